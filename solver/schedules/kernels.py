@@ -1,12 +1,12 @@
 """Exact recurrences of pipeline schedules, compiled: when does every stage end its last backward?
 
-All times are seconds. Edges between stages are free (an exposed transfer is part of its operation). A rank runs its operations in the
-order of its schedule; an operation starts once its rank is free and its input exists. Everything is scalar and needs O(stages) memory.
+All times are seconds. Edges between stages are free (an exposed transfer is part of its operation). A rank runs its operations
+in the order of its schedule; an operation starts once its rank is free and its input exists. Memory is O(stages).
 
-The `_equal` forms price micro-batches of equal cost. One steady step of a schedule is a max-plus linear map; once it has raised every
-component of the state by the same constant it does so for ever (the map commutes with adding a constant), so the remaining steady steps
-are skipped exactly. As the map is non-expansive, increments that differ by a fraction `PERIOD_TOLERANCE` of the period bound the relative
-error of the skipped steps by that fraction. A transient that never settles is run to its end.
+The `_equal` forms price micro-batches of equal cost. One steady step of a schedule is a max-plus linear map; once it has raised
+every component of the state by the same constant it does so for ever (the map commutes with adding a constant), so the remaining
+steady steps are skipped exactly. As the map is non-expansive, increments that differ by a fraction `PERIOD_TOLERANCE` of the
+period bound the relative error of the skipped steps by that fraction. A transient that never settles is run to its end.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ ROUNDING = 4.5e-16
 
 
 def compiled(function: Kernel) -> Kernel:
-    """`numba.njit(cache=True)` with the type of the Python function kept."""
-    return cast(Kernel, njit(cache=True)(function))
+    """`numba.njit(cache=True, error_model="numpy")` with the type of the Python function kept."""
+    return cast(Kernel, njit(cache=True, error_model="numpy")(function))
 
 
 @compiled
@@ -36,7 +36,7 @@ def one_f_one_b_warmup(stage: int, stages: int, micro_batches: int) -> int:
 
 @compiled
 def interleaved_warmup(stage: int, stages: int, vpp: int, micro_batches: int) -> int:
-    """Chunk forwards that rank `stage` runs before its first pair (megatron-core `get_pp_rank_microbatches`, group size = stages)."""
+    """Chunk forwards that rank `stage` runs before its first pair (megatron-core get_pp_rank_microbatches, groups of `stages`)."""
     return min((stages - 1 - stage) * 2 + (vpp - 1) * stages, micro_batches * vpp)
 
 
@@ -55,8 +55,8 @@ def in_flight(stage: int, stages: int, vpp: int, micro_batches: int) -> float:
 def one_f_one_b_ends(forward_s: Floats, backward_s: Floats, ends: Floats) -> None:
     """Write the end of the last backward of every stage under 1F1B.
 
-    `forward_s`, `backward_s`: [stages, micro_batches]; `ends`: [stages]. Round r runs, on stage i, forward r + p-1-i and backward r. Going
-    down the stages, the forward reads what stage i-1 did in round r-1 and the backward what stage i+1 has just done.
+    `forward_s`, `backward_s`: [stages, micro_batches]; `ends`: [stages]. Round r runs, on stage i, forward r + p-1-i and
+    backward r. Going down the stages, a forward reads what stage i-1 did in round r-1, a backward what stage i+1 has just done.
     """
     stages, micro_batches = forward_s.shape
     forward_end = np.zeros(stages)
@@ -126,115 +126,123 @@ def one_f_one_b_ends_equal(forward_s: Floats, backward_s: Floats, micro_batches:
 
 
 @compiled
-def interleaved_ends(forward_s: Floats, backward_s: Floats, stages: int, vpp: int, ends: Floats) -> None:
-    """Write the end of the last backward of every rank under Megatron's interleaved 1F1B.
+def forward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
+    """One chunk forward on ranks first..stop-1: rank i reads made[i] (of rank i-1) and writes made[i+1]; it costs base + stride i."""
+    for i in range(stop - 1, first - 1, -1):
+        start = clocks[i] if clocks[i] > made[i] else made[i]
+        start += cost_s[base + stride * i]
+        clocks[i] = start
+        made[i + 1] = start
 
-    `forward_s`, `backward_s`: [stages * vpp, micro_batches], virtual stage k on rank k % stages; `ends`: [stages]. Micro-batches go in
-    groups of `stages` through the chunks and must divide into such groups. At tick t rank i runs the pair of its backward t - (p-1-i) and
-    its forward of number t + (p-1-i) + (v-1)p. Then every input was made by a ring neighbour at tick t-1: forwards come from rank i-1,
-    backwards from rank i+1 (mod p).
+
+@compiled
+def backward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
+    """One chunk backward on ranks first..stop-1: rank i reads made[i+1] (of rank i+1) and writes made[i]."""
+    for i in range(first, stop):
+        start = clocks[i] if clocks[i] > made[i + 1] else made[i + 1]
+        start += cost_s[base + stride * i]
+        clocks[i] = start
+        made[i] = start
+
+
+@compiled
+def interleaved_tick(
+    forward_s: Floats,
+    backward_s: Floats,
+    vpp: int,
+    micro_batches: int,
+    columns: int,
+    tick: int,
+    clocks: Floats,
+    forwards: Floats,
+    backwards: Floats,
+) -> None:
+    """Run one tick on every rank: at tick t rank i runs forward number t + (p-1-i) + (v-1)p, then backward number t - (p-1-i).
+
+    With this skew every input was made by a ring neighbour at tick t-1: forwards come from rank i-1, backwards from rank i+1
+    (mod p). Ranks of one chunk are neighbours, so a tick is at most two runs each way. `forward_s`, `backward_s` are flat
+    [stages * vpp, columns]; columns 1 = equal micro-batches. `forwards`, `backwards`: [stages + 1] last outputs on the ring.
     """
-    micro_batches = forward_s.shape[1]
-    if micro_batches % stages != 0:
-        raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
-    total = micro_batches * vpp
-    span = stages * vpp
-    lead = (vpp - 1) * stages
-    forward_end = np.zeros((2, stages))
-    backward_end = np.zeros((2, stages))
-    for i in range(stages):
-        ends[i] = 0.0
-    for tick in range(1 - stages - lead, total + stages - 1):
-        new = tick & 1
-        old = 1 - new
-        for i in range(stages):
-            skew = stages - 1 - i
-            now = ends[i]
-            q = tick + skew + lead
-            if 0 <= q < total:
-                chunk = (q % span) // stages
-                source = forward_end[old, i - 1 if i > 0 else stages - 1]
-                if (i > 0 or chunk > 0) and source > now:
-                    now = source
-                now += forward_s[chunk * stages + i, (q // span) * stages + q % stages]
-                forward_end[new, i] = now
-            q = tick - skew
-            if 0 <= q < total:
-                chunk = vpp - 1 - (q % span) // stages
-                source = backward_end[old, i + 1 if skew > 0 else 0]
-                if (skew > 0 or chunk < vpp - 1) and source > now:
-                    now = source
-                now += backward_s[chunk * stages + i, (q // span) * stages + q % stages]
-                backward_end[new, i] = now
-            ends[i] = now
+    stages = clocks.shape[0]
+    groups = micro_batches // stages
+    row = (tick + (vpp - 1) * stages) // stages
+    cut = tick + (vpp - 1) * stages - row * stages
+    forwards[0] = forwards[stages] if (row + (1 if cut > 0 else 0)) % vpp > 0 else 0.0
+    for k in range(2):
+        first, stop = (cut, stages) if k == 0 else (0, cut)
+        group = (row + k) // vpp
+        chunk = row + k - group * vpp
+        if first < stop and 0 <= group < groups:
+            base = chunk * stages if columns == 1 else chunk * stages * columns + (group + 1 - k) * stages + cut - 1
+            forward_run(forward_s, base, 1 if columns == 1 else columns - 1, first, stop, clocks, forwards)
+    row = tick // stages
+    cut = (row + 1) * stages - 1 - tick
+    backwards[stages] = backwards[0] if row % vpp > 0 else 0.0
+    for k in range(2):
+        first, stop = (0, cut) if k == 0 else (cut, stages)
+        group = (row - 1 + k) // vpp
+        chunk = vpp - 1 - (row - 1 + k - group * vpp)
+        if first < stop and 0 <= group < groups:
+            base = chunk * stages if columns == 1 else chunk * stages * columns + (group + 1 - k) * stages - cut
+            backward_run(backward_s, base, 1 if columns == 1 else columns + 1, first, stop, clocks, backwards)
 
 
 @compiled
 def interleaved_ends_equal(
     forward_s: Floats, backward_s: Floats, micro_batches: int, stages: int, vpp: int, ends: Floats
 ) -> None:
-    """As `interleaved_ends` for equal micro-batches; `forward_s`, `backward_s`: [stages * vpp]. The period is a group of `stages`."""
+    """As `interleaved_ends` for equal micro-batches; `forward_s`, `backward_s`: [stages * vpp]. A period is a group of `stages`."""
     if micro_batches % stages != 0:
         raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
-    total = micro_batches * vpp
     span = stages * vpp
-    lead = (vpp - 1) * stages
-    forward_end = np.zeros((2, stages))
-    backward_end = np.zeros((2, stages))
-    before = np.zeros((3, stages))
-    for i in range(stages):
-        ends[i] = 0.0
-    last_steady = total - stages - lead
+    stop = micro_batches * vpp + stages - 1
+    last_steady = micro_batches * vpp - span
+    forwards = np.zeros(stages + 1)
+    backwards = np.zeros(stages + 1)
+    before = np.full((3, stages), -np.inf)
+    ends[:] = 0.0
     check = stages - 1
-    seen = False
-    tick = 1 - stages - lead
-    while tick < total + stages - 1:
-        new = tick & 1
-        old = 1 - new
-        for i in range(stages):
-            skew = stages - 1 - i
-            now = ends[i]
-            q = tick + skew + lead
-            if 0 <= q < total:
-                chunk = (q % span) // stages
-                source = forward_end[old, i - 1 if i > 0 else stages - 1]
-                if (i > 0 or chunk > 0) and source > now:
-                    now = source
-                now += forward_s[chunk * stages + i]
-                forward_end[new, i] = now
-            q = tick - skew
-            if 0 <= q < total:
-                chunk = vpp - 1 - (q % span) // stages
-                source = backward_end[old, i + 1 if skew > 0 else 0]
-                if (skew > 0 or chunk < vpp - 1) and source > now:
-                    now = source
-                now += backward_s[chunk * stages + i]
-                backward_end[new, i] = now
-            ends[i] = now
+    tick = 1 - span
+    while tick < stop:
+        interleaved_tick(forward_s, backward_s, vpp, micro_batches, 1, tick, ends, forwards, backwards)
         if tick == check and tick + span <= last_steady:
+            check += span
             least = np.inf
             most = 0.0
             for i in range(stages):
-                for step in (ends[i] - before[0, i], forward_end[new, i] - before[1, i], backward_end[new, i] - before[2, i]):
+                for step in (ends[i] - before[0, i], forwards[i + 1] - before[1, i], backwards[i] - before[2, i]):
                     least = min(least, step)
                     most = max(most, step)
                 before[0, i] = ends[i]
-                before[1, i] = forward_end[new, i]
-                before[2, i] = backward_end[new, i]
-            check += span
-            if seen and most - least <= PERIOD_TOLERANCE * most + ROUNDING * ends[0]:
-                groups = (last_steady - tick) // span
-                period = 0.5 * (most + least)
-                for i in range(stages):
-                    ends[i] += groups * period
-                    forward_end[new, i] += groups * period
-                    backward_end[new, i] += groups * period
-                shift = groups * span
-                if shift & 1 == 1:
-                    for i in range(stages):
-                        forward_end[old, i] = forward_end[new, i]
-                        backward_end[old, i] = backward_end[new, i]
-                tick += shift
-                check = total + stages
-            seen = True
+                before[1, i] = forwards[i + 1]
+                before[2, i] = backwards[i]
+            if most < np.inf and most - least <= PERIOD_TOLERANCE * most + ROUNDING * ends[0]:
+                skipped = (last_steady - tick) // span
+                rise = skipped * 0.5 * (most + least)
+                tick += skipped * span
+                ends += rise
+                forwards += rise
+                backwards += rise
         tick += 1
+
+
+@compiled
+def interleaved_ends(forward_s: Floats, backward_s: Floats, stages: int, vpp: int, ends: Floats) -> None:
+    """Write the end of the last backward of every rank under Megatron's interleaved 1F1B.
+
+    `forward_s`, `backward_s`: [stages * vpp, micro_batches], virtual stage k on rank k % stages; `ends`: [stages]. Micro-batches
+    go in groups of `stages` through the chunks and must divide into such groups.
+    """
+    columns = forward_s.shape[1]
+    if columns % stages != 0:
+        raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
+    if columns == 1:
+        interleaved_ends_equal(forward_s[:, 0].copy(), backward_s[:, 0].copy(), 1, stages, vpp, ends)
+        return
+    flat_forward = np.ascontiguousarray(forward_s).reshape(stages * vpp * columns)
+    flat_backward = np.ascontiguousarray(backward_s).reshape(stages * vpp * columns)
+    forwards = np.zeros(stages + 1)
+    backwards = np.zeros(stages + 1)
+    ends[:] = 0.0
+    for tick in range(1 - vpp * stages, columns * vpp + stages - 1):
+        interleaved_tick(flat_forward, flat_backward, vpp, columns, columns, tick, ends, forwards, backwards)
