@@ -36,7 +36,7 @@ def one_f_one_b_warmup(stage: int, stages: int, micro_batches: int) -> int:
 
 @compiled
 def interleaved_warmup(stage: int, stages: int, vpp: int, micro_batches: int) -> int:
-    """Chunk forwards that rank `stage` runs before its first pair (megatron-core get_pp_rank_microbatches, groups of `stages`)."""
+    """Chunk forwards that rank `stage` runs before its first pair (megatron-core, groups of `stages`)."""
     return min((stages - 1 - stage) * 2 + (vpp - 1) * stages, micro_batches * vpp)
 
 
@@ -127,7 +127,7 @@ def one_f_one_b_ends_equal(forward_s: Floats, backward_s: Floats, micro_batches:
 
 @compiled
 def forward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
-    """One chunk forward on ranks first..stop-1: rank i reads made[i] (of rank i-1) and writes made[i+1]; it costs base + stride i."""
+    """One chunk forward on ranks first..stop-1: rank i reads made[i] (of rank i-1), writes made[i+1]; cost at base + stride i."""
     for i in range(stop - 1, first - 1, -1):
         start = clocks[i] if clocks[i] > made[i] else made[i]
         start += cost_s[base + stride * i]
@@ -191,7 +191,7 @@ def interleaved_tick(
 def interleaved_ends_equal(
     forward_s: Floats, backward_s: Floats, micro_batches: int, stages: int, vpp: int, ends: Floats
 ) -> None:
-    """As `interleaved_ends` for equal micro-batches; `forward_s`, `backward_s`: [stages * vpp]. A period is a group of `stages`."""
+    """As `interleaved_ends` for equal micro-batches; `forward_s`, `backward_s`: [stages * vpp]. Period: `stages` of them."""
     if micro_batches % stages != 0:
         raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
     span = stages * vpp
