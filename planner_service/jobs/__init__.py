@@ -1,0 +1,1 @@
+"""Searches as jobs: states, leases, and one child process a search."""

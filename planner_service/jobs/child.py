@@ -1,0 +1,142 @@
+"""The child process: `python -m planner_service.jobs.child SOLVER PARENT_PID MEMORY_BYTES CPU_S`.
+
+It runs one search, or evaluations one after another; it has no database handle. It dies with its parent: the kernel is
+asked to kill it (Linux), and a thread that sees the end of its input ends the process elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from planner_service.jobs.child_messages import decode, encode, evaluation_document, search_document
+from planner_service.problems import Problem
+from planner_service.solver_port import SolverPort, load_solver
+from planner_service.store.records import StoredPlan
+
+PROGRESS_INTERVAL_S = 0.2
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Asks Linux to kill this process when the thread that started it ends; ends at once if that has happened."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+def limit_resources(memory_bytes: int, cpu_s: int) -> None:
+    """Address space and processor time of this process; 0 means no limit."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        if memory_bytes:
+            resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+        if cpu_s:
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Inbox:
+    """Reads the parent's lines in a thread: jobs are queued, a cancel sets a flag, the end ends the process."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self.jobs: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.cancelled = threading.Event()
+        threading.Thread(target=self._read, args=(source,), daemon=True).start()
+
+    def _read(self, source: BinaryIO) -> None:
+        for line in source:
+            message = decode(line)
+            if message["kind"] == "cancel":
+                self.cancelled.set()
+            else:
+                self.jobs.put(message)
+        os._exit(0)
+
+
+class Outbox:
+    """Writes lines to the parent; progress at most five times a second."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target = target
+        self._last_progress_s = 0.0
+        self._lock = threading.Lock()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """One message, at once."""
+        with self._lock:
+            self._target.write(encode(message))
+            self._target.flush()
+
+    def progress(self, document: dict[str, Any]) -> None:
+        """The newest progress, unless one was sent a moment ago."""
+        now_s = time.monotonic()
+        if now_s - self._last_progress_s >= PROGRESS_INTERVAL_S:
+            self._last_progress_s = now_s
+            self.send({"progress": document})
+
+
+def run_search(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
+    """The answer of one search; it is told to stop when cancelled or when its time (the server's maximum at most) is over."""
+    asked_s = solver.check(job["problem"]).time_limit_s
+    limit_s = job["max_time_s"] if asked_s is None else min(asked_s, job["max_time_s"])
+    outbox.send({"time_limit_s": limit_s})
+    end_s = time.monotonic() + limit_s
+
+    def should_stop() -> bool:
+        return inbox.cancelled.is_set() or time.monotonic() >= end_s
+
+    answer = solver.search(job["problem"], should_stop, outbox.progress, inbox.cancelled.is_set)
+    return search_document(answer)
+
+
+def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
+    """The answer of any job."""
+    calls: dict[str, Callable[[], dict[str, Any]]] = {
+        "search": lambda: run_search(solver, job, inbox, outbox),
+        "evaluate": lambda: evaluation_document(solver.evaluate(job["problem"], job["layout"])),
+        "export": lambda: {"export": solver.export(StoredPlan(**job["plan"]), job["framework"])},
+    }
+    return calls[job["kind"]]()
+
+
+def answer_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> None:
+    """Runs a job and sends its answer or its problem."""
+    try:
+        outbox.send({"answer": run_job(solver, job, inbox, outbox)})
+    except Problem as problem:
+        outbox.send({"problem": problem.document()})
+    except MemoryError:
+        outbox.send({"problem": Problem(422, "memory_limit", "The work ran out of the memory it may use.").document()})
+    except Exception as error:
+        sys.excepthook(*sys.exc_info())
+        outbox.send({"problem": Problem(500, "internal_error", f"The solver failed: {type(error).__name__}.").document()})
+
+
+def main(arguments: list[str]) -> None:
+    """Sets limits, then serves jobs until the parent closes the pipe."""
+    solver_name, parent_pid, memory_bytes, cpu_s = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(int(parent_pid))
+    limit_resources(int(memory_bytes), int(cpu_s))
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    inbox, outbox = Inbox(sys.stdin.buffer), Outbox(answers)
+    solver = load_solver(solver_name)
+    while True:
+        answer_job(solver, inbox.jobs.get(), inbox, outbox)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,187 @@
+"""Runs the queued searches: each slot is a thread that claims a search, runs it in a child process and stores its end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from planner_service.jobs.child_messages import search_answer
+from planner_service.jobs.owner import dead_owners
+from planner_service.jobs.process import ChildEnded, ChildLimits, ChildProcess
+from planner_service.jobs.states import Event
+from planner_service.problems import Problem
+from planner_service.settings import Settings
+from planner_service.store.leases import Beat, LeaseStore
+from planner_service.store.records import Claim
+
+LOG = logging.getLogger("planner.jobs")
+IDLE_POLL_S = 0.5
+CHILD_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class _Run:
+    """What is known about the search a slot is running; times are of the monotonic clock."""
+
+    claim: Claim
+    kill_at_s: float
+    progress: str | None = None
+    next_beat_s: float = 0.0
+    seen_wakes: int = 0
+    cancel_at_s: float | None = None
+
+
+class Runner:
+    """The slots of one server process."""
+
+    def __init__(self, leases: LeaseStore, settings: Settings, solver_name: str) -> None:
+        self._leases = leases
+        self._settings = settings
+        self._solver_name = solver_name
+        self._stopping = threading.Event()
+        self._wake = threading.Condition()
+        self._wakes = 0
+        self._threads = [
+            threading.Thread(target=self._slot, name=f"search-{index}") for index in range(settings.concurrent_searches)
+        ]
+
+    def start(self) -> None:
+        """Frees the searches of dead servers on this machine and starts the slots."""
+        self._leases.expire(dead_owners(self._leases.owners()))
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Kills the children, puts their searches back into the queue, and ends the slots."""
+        self._stopping.set()
+        self.wake()
+        for thread in self._threads:
+            thread.join()
+
+    def wake(self) -> None:
+        """Something may have changed: a search was submitted or cancelled."""
+        with self._wake:
+            self._wakes += 1
+            self._wake.notify_all()
+
+    def alive(self) -> bool:
+        """Whether every slot still works."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    def _slot(self) -> None:
+        """Claims and runs until told to stop; an error of the database is logged and tried again."""
+        while not self._stopping.is_set():
+            seen = self._wakes
+            try:
+                busy = self._work()
+            except Exception:
+                LOG.exception("a search slot failed and goes on")
+                busy = False
+            if not busy:
+                with self._wake:
+                    if self._wakes == seen and not self._stopping.is_set():
+                        self._wake.wait(IDLE_POLL_S)
+
+    def _work(self) -> bool:
+        """Runs one search if there is one."""
+        if not self._leases.waiting():
+            return False
+        self._leases.bury(self._poisoned().text())
+        claim = self._leases.claim()
+        if claim is None:
+            return False
+        self._run(claim)
+        return True
+
+    def _run(self, claim: Claim) -> None:
+        """One search from claim to end."""
+        problem = orjson.loads(claim.document)
+        limit_s = self._settings.search_max_time_s
+        limits = ChildLimits(self._settings.search_max_memory_bytes, self._settings.search_max_cpu_s)
+        run = _Run(claim, kill_at_s=time.monotonic() + limit_s + self._settings.search_kill_grace_s)
+        with ChildProcess(self._solver_name, limits) as child:
+            child.send({"kind": "search", "problem": problem, "max_time_s": limit_s})
+            try:
+                self._follow(child, run)
+            except ChildEnded as ended:
+                self._child_ended(ended, run)
+
+    def _follow(self, child: ChildProcess, run: _Run) -> None:
+        """Listens to the child until the search has ended in the store or is not ours any more."""
+        while True:
+            message = child.receive(CHILD_POLL_S)
+            if message is not None and self._is_end(message, run):
+                self._store_end(message, run)
+                return
+            if self._stopping.is_set():
+                self._leases.release(run.claim.id, refund=True)
+                return
+            if not self._tick(child, run):
+                return
+
+    def _is_end(self, message: dict[str, Any], run: _Run) -> bool:
+        """Takes note of progress and of the time limit; anything else is the end."""
+        if "progress" in message:
+            run.progress = orjson.dumps(message["progress"]).decode()
+        elif "time_limit_s" in message:
+            run.kill_at_s = time.monotonic() + message["time_limit_s"] + self._settings.search_kill_grace_s
+        else:
+            return True
+        return False
+
+    def _tick(self, child: ChildProcess, run: _Run) -> bool:
+        """Heartbeat and deadlines; False when the search is over."""
+        now_s = time.monotonic()
+        if run.cancel_at_s is not None and now_s >= run.cancel_at_s:
+            self._leases.cancelled(run.claim.id, None, (), run.progress)
+            return False
+        if now_s >= run.kill_at_s:
+            problem = Problem(422, "time_limit", "The search did not stop at its time limit and was ended.")
+            self._leases.fail(run.claim.id, problem.text(), run.progress)
+            return False
+        if now_s < run.next_beat_s and run.seen_wakes == self._wakes:
+            return True
+        run.seen_wakes = self._wakes
+        run.next_beat_s = now_s + self._settings.heartbeat_s
+        beat = self._leases.beat(run.claim.id, run.progress)
+        if beat is Beat.CANCEL and run.cancel_at_s is None:
+            run.cancel_at_s = now_s + self._settings.cancel_grace_s
+            child.send({"kind": "cancel"})
+        return beat is not Beat.LOST
+
+    def _store_end(self, message: dict[str, Any], run: _Run) -> None:
+        """Stores what the child said last."""
+        search_id = run.claim.id
+        if "problem" in message:
+            self._leases.fail(search_id, orjson.dumps(message["problem"]).decode(), run.progress)
+            return
+        answer = search_answer(message["answer"])
+        if run.cancel_at_s is not None and not answer.proven:
+            self._leases.cancelled(search_id, answer.result, answer.plans, run.progress)
+        else:
+            self._leases.finish(search_id, answer.result, answer.proven, answer.plans, run.progress)
+
+    def _child_ended(self, ended: ChildEnded, run: _Run) -> None:
+        """The child died without an answer: tried again while attempts are left, unless the reason would not go away."""
+        search_id = run.claim.id
+        LOG.warning("search %s: %s (attempt %d)", search_id, ended, run.claim.attempts)
+        if run.cancel_at_s is not None:
+            self._leases.cancelled(search_id, None, (), run.progress)
+        elif ended.hit_cpu_limit:
+            problem = Problem(
+                422, "cpu_limit", f"The search used more than {self._settings.search_max_cpu_s} s of processor time."
+            )
+            self._leases.fail(search_id, problem.text(), run.progress)
+        elif run.claim.attempts >= self._settings.search_max_attempts:
+            self._leases.fail(search_id, self._poisoned().text(), run.progress, Event.POISON)
+        else:
+            self._leases.release(search_id, refund=False)
+
+    def _poisoned(self) -> Problem:
+        """The error of a search that took its process with it every time."""
+        return Problem(500, "poisoned", f"The search ended its process in each of {self._settings.search_max_attempts} attempts.")

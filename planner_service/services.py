@@ -1,0 +1,64 @@
+"""What the routes work with: one bundle made at start and handed to every request through `app.state`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+from sqlalchemy import Engine
+
+from planner_service.jobs.evaluator import Evaluator
+from planner_service.jobs.owner import new_owner
+from planner_service.jobs.runner import Runner
+from planner_service.settings import Settings
+from planner_service.solver_port import SolverPort, load_solver
+from planner_service.store.engine import open_engine
+from planner_service.store.leases import LeaseStore
+from planner_service.store.migrate import upgrade
+from planner_service.store.plans import PlanStore
+from planner_service.store.searches import SearchStore
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running server."""
+
+    settings: Settings
+    engine: Engine
+    solver: SolverPort
+    searches: SearchStore
+    plans: PlanStore
+    runner: Runner
+    evaluator: Evaluator
+
+
+def start_services(settings: Settings, solver_name: str) -> Services:
+    """Opens and migrates the database and starts the slots."""
+    engine = open_engine(settings.database_url)
+    upgrade(engine)
+    leases = LeaseStore(engine, new_owner(), settings.lease_s, settings.search_max_attempts)
+    services = Services(
+        settings,
+        engine,
+        load_solver(solver_name),
+        SearchStore(engine, max_queued=settings.max_queued_searches),
+        PlanStore(engine),
+        Runner(leases, settings, solver_name),
+        Evaluator(settings, solver_name),
+    )
+    services.runner.start()
+    return services
+
+
+def stop_services(services: Services) -> None:
+    """Puts running searches back into the queue, ends all child processes and closes the database."""
+    services.runner.stop()
+    services.evaluator.stop()
+    services.engine.dispose()
+
+
+def services_of(request: Request) -> Services:
+    """The bundle of the server that got this request."""
+    services = request.app.state.services
+    assert isinstance(services, Services)
+    return services

@@ -1,0 +1,169 @@
+"""The package `solver` behind the service's protocol: typed errors become problems, answers become JSON texts."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+import solver
+from planner_service.problems import FieldProblem, Problem
+from planner_service.solver_port import Checked, Document, EvaluationAnswer, OnProgress, SearchAnswer, ShouldStop
+from planner_service.store.records import StoredPlan
+
+PROVEN = ("optimal", "infeasible")
+
+
+class RealSolver:
+    """See `SolverPort`."""
+
+    def check(self, problem: Document) -> Checked:
+        """Parses and normalises; every refusal has the pointer of the client's document."""
+        with refusals():
+            parsed = solver.parse_problem(problem)
+            normal = solver.normalise(parsed)
+            return Checked(
+                solver.problem_digest(normal), solver.request_digest(normal), normal.search.time_limit_s, normal.framework.name
+            )
+
+    def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
+        """The result text and all plans in it, each with the problem it follows from."""
+        with refusals():
+            outcome = solver.search(
+                solver.parse_problem(problem),
+                should_stop=should_stop,
+                on_progress=lambda progress: on_progress(progress.model_dump(mode="json")),
+            )
+            result = outcome.result
+            if cancelled() and result.stopped_by == "time":
+                result = result.model_copy(update={"stopped_by": "cancelled"})
+            contexts = relaxed_contexts(problem, result)
+            own = context_text(problem)
+            plans = tuple(StoredPlan(key, json_text(plan), contexts.get(key, own)) for key, plan in outcome.plans.items())
+            return SearchAnswer(json_text(result), result.status in PROVEN, plans)
+
+    def evaluate(self, problem: Document, layout: Document) -> EvaluationAnswer:
+        """The verdict on one layout; malformed layouts are refused with pointers below /layout."""
+        with refusals("/problem"):
+            parsed = solver.parse_problem(problem)
+            context = context_text(problem)
+        with refusals("/layout"):
+            evaluation = solver.evaluate(parsed, layout)
+        plan = evaluation.plan
+        stored = StoredPlan(plan.id, json_text(plan), context) if plan is not None else None
+        return EvaluationAnswer(json_text(evaluation), stored)
+
+    def export(self, plan: StoredPlan, framework: str) -> str:
+        """The export document; what the framework cannot express is refused with 409."""
+        with refusals():
+            parsed = solver.parse_problem(orjson.loads(plan.context))
+            made = solver.export(parsed, solver.Plan.model_validate_json(plan.body), framework)
+        return json_text(made)
+
+    def import_hf_config(self, config: Document) -> str:
+        """The explicit sizes that a config.json means."""
+        with refusals():
+            return json_text(solver.import_hf_config(config))
+
+    def devices(self) -> str:
+        """Every device with its aliases and figures."""
+        return json_text(solver.devices())
+
+    def models(self) -> str:
+        """Every preset."""
+        return json_text(solver.models())
+
+    def frameworks(self) -> str:
+        """Every rule set with its capabilities and whether it exports."""
+        return json_text(solver.frameworks())
+
+
+@contextmanager
+def refusals(prefix: str = "") -> Iterator[None]:
+    """Turns the solver's typed errors into problems, their pointers below `prefix`."""
+    try:
+        yield
+    except solver.InvalidProblem as error:
+        errors = [_field(item) for item in error.errors]
+        raise Problem(422, "invalid_problem", _summary(errors), errors).prefixed(prefix) from error
+    except solver.IllegalLayout as error:
+        errors = [FieldProblem("", violation.rule, violation.message) for violation in error.violations]
+        raise Problem(422, "illegal_layout", _summary(errors), errors).prefixed(prefix) from error
+    except solver.NotExpressible as error:
+        errors = [_field(item) for item in error.fields]
+        raise Problem(409, "not_expressible", _summary(errors), errors) from error
+    except solver.CertificationFailed as error:
+        errors = [FieldProblem("", "certification_failed", finding) for finding in error.findings]
+        raise Problem(500, "certification_failed", _summary(errors), errors) from error
+    except solver.SolverError as error:
+        raise Problem(422, error.code, str(error)) from error
+
+
+def json_text(value: Any) -> str:
+    """Canonical JSON text of a model, a dataclass or plain data: made once, then kept as it is."""
+    return orjson.dumps(value, default=_jsonable).decode()
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(type(value).__name__)
+
+
+def context_text(problem: Document) -> str:
+    """Normal form of a problem: what a stored plan is exported with."""
+    return json_text(solver.normal_form(solver.normalise(solver.parse_problem(problem))))
+
+
+def relaxed_contexts(problem: Document, result: Any) -> dict[str, str]:
+    """For each plan of a relaxation, the problem with the relaxation's changes."""
+    if result.infeasible is None:
+        return {}
+    contexts = {}
+    for relaxation in result.infeasible.relaxations:
+        changed = copy.deepcopy(problem)
+        for change in relaxation.changes:
+            put_at(changed, change.pointer, change.value)
+        try:
+            contexts[relaxation.plan_id] = context_text(changed)
+        except solver.InvalidProblem:
+            continue
+    return contexts
+
+
+def put_at(document: Any, at: str, value: Any) -> None:
+    """Puts a value at an RFC 6901 pointer, making the objects on the way (a shorthand there gives way to an object)."""
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in at.split("/")[1:]]
+    here = document
+    for part in parents:
+        if isinstance(here, list):
+            here = here[int(part)]
+            continue
+        if not isinstance(here.get(part), dict | list):
+            here[part] = {}
+        here = here[part]
+    if isinstance(here, list):
+        here[int(last)] = value
+    else:
+        here[last] = value
+
+
+def _field(error: Any) -> FieldProblem:
+    return FieldProblem(error.pointer, error.code, error.message, error.allowed)
+
+
+def _summary(errors: list[FieldProblem]) -> str:
+    """One sentence about the first error and how many there are."""
+    if not errors:
+        return ""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{errors[0].pointer or '/'}: {errors[0].message}{more}"

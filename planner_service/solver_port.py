@@ -1,0 +1,88 @@
+"""What the service needs of a solver, as one protocol in JSON terms, and the adapter of the package `solver`.
+
+Documents go in, JSON texts come out: a text is made once, stored, and returned byte for byte. Heavy parts of the solver
+are imported when first used, so a process that only checks documents stays small.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from planner_service.store.records import StoredPlan
+
+Document = dict[str, Any]
+ShouldStop = Callable[[], bool]
+OnProgress = Callable[[Document], None]
+DEFAULT_SOLVER = "planner_service.solver_adapter:RealSolver"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A problem that the solver accepts, and its two digests."""
+
+    problem_digest: str
+    request_digest: str
+    time_limit_s: float | None
+    framework: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """A result as JSON text, whether it is proven, and every plan it refers to."""
+
+    result: str
+    proven: bool
+    plans: tuple[StoredPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationAnswer:
+    """An evaluation as JSON text, and its plan if it has one."""
+
+    evaluation: str
+    plan: StoredPlan | None
+
+
+class SolverPort(Protocol):
+    """A solver; every method raises `planner_service.problems.Problem` for input it refuses."""
+
+    def check(self, problem: Document) -> Checked:
+        """Parses and normalises a problem."""
+        ...
+
+    def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
+        """Searches until proven or told to stop."""
+        ...
+
+    def evaluate(self, problem: Document, layout: Document) -> EvaluationAnswer:
+        """Judges one layout."""
+        ...
+
+    def export(self, plan: StoredPlan, framework: str) -> str:
+        """The files that run a plan in a framework."""
+        ...
+
+    def import_hf_config(self, config: Document) -> str:
+        """The model understood from a Hugging Face config.json."""
+        ...
+
+    def devices(self) -> str:
+        """The catalogue of devices."""
+        ...
+
+    def models(self) -> str:
+        """The catalogue of model presets."""
+        ...
+
+    def frameworks(self) -> str:
+        """The rule sets of frameworks."""
+        ...
+
+
+def load_solver(name: str) -> SolverPort:
+    """An instance of the class named `module:Class`."""
+    module, _, attribute = name.partition(":")
+    return cast(SolverPort, getattr(importlib.import_module(module), attribute)())

@@ -1,0 +1,1 @@
+"""Everything that speaks SQL: tables, engines, migrations and the repositories."""

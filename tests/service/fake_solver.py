@@ -1,0 +1,126 @@
+"""A solver without mathematics for tests of the service: `behaviour` in the problem says what it does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from planner_service.problems import FieldProblem, Problem
+from planner_service.solver_port import Checked, EvaluationAnswer, SearchAnswer
+from planner_service.store.records import StoredPlan
+
+NAME = "tests.service.fake_solver:FakeSolver"
+KNOWN = ("model", "workload", "cluster", "search", "behaviour", "framework")
+
+
+def digest(document: Any) -> str:
+    return hashlib.sha256(orjson.dumps(document, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def plan(name: str) -> StoredPlan:
+    """A plan that says its name."""
+    plan_id = digest(name)
+    body = {"id": plan_id, "layout": {"name": name}, "prediction": {"step_time_s": 1.5}, "expressible_in": ["fake"]}
+    return StoredPlan(plan_id, orjson.dumps(body).decode(), orjson.dumps({"name": name}).decode())
+
+
+class FakeSolver:
+    """See `SolverPort`."""
+
+    def check(self, problem):
+        errors = [FieldProblem(f"/{name}", "unknown_field", "unknown", KNOWN) for name in problem if name not in KNOWN]
+        errors += [FieldProblem(f"/{name}", "missing", "missing", KNOWN[:3]) for name in KNOWN[:3] if name not in problem]
+        if errors:
+            raise Problem(422, "invalid_problem", "not valid", errors)
+        search = problem.get("search", {})
+        without = {key: value for key, value in problem.items() if key != "search"}
+        return Checked(digest(without), digest(problem), search.get("time_limit_s", 60.0), "any")
+
+    def search(self, problem, should_stop, on_progress, cancelled):
+        behaviour = problem.get("behaviour", {})
+        _count(behaviour)
+        if behaviour.get("crash"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if behaviour.get("refuse"):
+            raise Problem(422, "invalid_problem", "later", [FieldProblem("/model", "not_supported", "not yet")])
+        if behaviour.get("error"):
+            raise RuntimeError("secret of the solver")
+        if behaviour.get("memory"):
+            return _hoard()
+        return self._steps(behaviour, should_stop, on_progress, cancelled)
+
+    def _steps(self, behaviour, should_stop, on_progress, cancelled):
+        steps = behaviour.get("steps", 1)
+        for step in range(steps):
+            on_progress({"done": step, "total": steps, "incumbent": 2.0, "bound": 1.0, "gap": 0.5})
+            end_s = time.monotonic() + behaviour.get("step_s", 0.0)
+            while time.monotonic() < end_s:
+                if should_stop() and not behaviour.get("deaf"):
+                    return self._answer("feasible", "cancelled" if cancelled() else "time", behaviour)
+                time.sleep(0.01)
+        return self._answer(behaviour.get("status", "optimal"), "proof", behaviour)
+
+    def _answer(self, status, stopped_by, behaviour):
+        best = plan(str(behaviour.get("name", "best")))
+        other = plan("alternative")
+        result = {
+            "status": status,
+            "plan": orjson.loads(best.body),
+            "alternatives": [{"plan_id": other.id}],
+            "stopped_by": stopped_by,
+        }
+        result["noise"] = time.time_ns()
+        return SearchAnswer(orjson.dumps(result).decode(), status in ("optimal", "infeasible"), (best, other))
+
+    def evaluate(self, problem, layout):
+        self.check(problem)
+        if layout.get("crash"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "sleep_s" in layout:
+            time.sleep(layout["sleep_s"])
+        if layout.get("tp") == 3:
+            text = '{"verdict":"illegal","violations":[{"rule":"tp_divides_heads"}],"plan":null}'
+            return EvaluationAnswer(text, None)
+        if "bad" in layout:
+            raise Problem(422, "invalid_layout", "bad", [FieldProblem("/bad", "unknown_field", "no")]).prefixed("/layout")
+        made = plan(f"evaluated-{digest(layout)}")
+        return EvaluationAnswer('{"verdict":"ok","violations":[],"plan":' + made.body + "}", made)
+
+    def export(self, plan, framework):
+        if framework != "fake":
+            error = FieldProblem("/layout/share", "not_supported", "unequal shares")
+            raise Problem(409, "not_expressible", "unequal shares", [error])
+        return orjson.dumps({"framework": framework, "version": "1", "files": [], "command": plan.id}).decode()
+
+    def import_hf_config(self, config):
+        if "model_type" not in config:
+            raise Problem(422, "invalid_problem", "no type", [FieldProblem("/model_type", "missing", "missing")])
+        return '{"kind":"hf-config","warnings":[]}'
+
+    def devices(self):
+        return '{"devices":[]}'
+
+    def models(self):
+        return '{"models":[]}'
+
+    def frameworks(self):
+        return '{"frameworks":[]}'
+
+
+def _count(behaviour):
+    """Leaves one line a run in the file named by `count`."""
+    if "count" in behaviour:
+        with Path(behaviour["count"]).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+def _hoard():
+    kept = []
+    while True:
+        kept.append(bytearray(2**24))
