@@ -1,0 +1,61 @@
+"""Rule sets of frameworks, discovered: every module here that defines `RULE_SET` is one.
+
+A rule is written once, as a predicate over columns; search, evaluation and exporters all ask the same rule set.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from solver.errors import FieldError, InvalidProblem
+from solver.frameworks.capability_checks import recomputed_per_chunk
+from solver.frameworks.columns import default_zero
+from solver.frameworks.facts import Facts, read_facts
+from solver.frameworks.predicates import balanced_split
+from solver.frameworks.rule_set import RuleSet
+from solver.frameworks.rules import COLUMN_DEFAULTS, CP_KIND_CODES, RECOMPUTE_CODES, Capabilities, Rule
+
+__all__ = [
+    "COLUMN_DEFAULTS",
+    "CP_KIND_CODES",
+    "RECOMPUTE_CODES",
+    "Capabilities",
+    "Facts",
+    "Rule",
+    "RuleSet",
+    "balanced_split",
+    "default_zero",
+    "framework_names",
+    "get_rule_set",
+    "read_facts",
+    "recomputed_per_chunk",
+]
+
+
+@cache
+def _rule_sets() -> tuple[RuleSet, ...]:
+    found = []
+    for entry in pkgutil.iter_modules(__path__):
+        rule_set = getattr(importlib.import_module(f"{__name__}.{entry.name}"), "RULE_SET", None)
+        if isinstance(rule_set, RuleSet):
+            found.append(rule_set)
+    return tuple(sorted(found, key=lambda rule_set: rule_set.name))
+
+
+def framework_names() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(rule_set.name for rule_set in _rule_sets()))
+
+
+def get_rule_set(name: str, version: str = "latest-known") -> RuleSet:
+    """The rule set of a framework and version; raises `InvalidProblem` at /framework."""
+    named = [rule_set for rule_set in _rule_sets() if rule_set.name == name]
+    if not named:
+        error = FieldError("/framework/name", "not_supported", f"there are no rules for {name!r} yet", framework_names())
+        raise InvalidProblem((error,))
+    for rule_set in named:
+        if version in rule_set.versions:
+            return rule_set
+    versions = tuple(known for rule_set in named for known in rule_set.versions)
+    raise InvalidProblem((FieldError("/framework/version", "not_supported", f"no rules for {name} {version}", versions),))

@@ -1,0 +1,99 @@
+"""The sizes of a problem that rules speak about, read once per problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from solver.problem.cluster import Cluster
+from solver.problem.model import Attention, Mlp
+from solver.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Distinct sizes over the layers (sorted); `rows` and `tolerance` are the global batch in sequences, None when in tokens."""
+
+    layers: int
+    mtp_layers: int
+    heads: tuple[int, ...]
+    kv_heads: tuple[int, ...]
+    dense_ffn: tuple[int, ...]
+    shared_ffn: tuple[int, ...]
+    expert_ffn: tuple[int, ...]
+    experts: tuple[int, ...]
+    expert_groups: tuple[tuple[int, int], ...]
+    linear_bias: bool
+    vocab_size: int
+    learned_positions: int | None
+    row_tokens: int
+    rows: int | None
+    tolerance: float
+    devices: int
+    optimizer: str
+
+    @property
+    def moe(self) -> bool:
+        return bool(self.experts)
+
+    def words(self) -> dict[str, object]:
+        """Facts as they appear in messages: one size as a number, several as a list."""
+        found: dict[str, object] = {}
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            found[entry.name] = ", ".join(str(size) for size in value) if isinstance(value, tuple) else value
+        return found
+
+
+def _distinct(sizes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted({size for size in sizes if size}))
+
+
+def _key_value_heads(attention: Attention) -> int:
+    """Heads that the keys and values have of their own; latent attention makes them per query head."""
+    return 0 if attention.kind == "mla" else attention.kv_heads
+
+
+def _dense_ffn(mlp: Mlp) -> int:
+    return mlp.hidden_size if mlp.kind == "dense" else 0
+
+
+def read_facts(problem: Problem) -> Facts:
+    """Facts of a parsed problem with a transformer."""
+    model, batch = problem.transformer, problem.workload.global_batch
+    attentions = [block.attention for block in model.blocks if block.attention is not None]
+    mlps = [block.mlp for block in model.blocks if block.mlp is not None]
+    moes = [mlp for mlp in mlps if mlp.kind == "moe"]
+    return Facts(
+        layers=model.layers,
+        mtp_layers=model.mtp_layers,
+        heads=_distinct(attention.heads for attention in attentions),
+        kv_heads=_distinct(_key_value_heads(attention) for attention in attentions),
+        dense_ffn=_distinct(_dense_ffn(mlp) for mlp in mlps),
+        shared_ffn=_distinct(mlp.shared_hidden_size for mlp in moes),
+        expert_ffn=_distinct(mlp.hidden_size for mlp in moes),
+        experts=_distinct(mlp.experts for mlp in moes),
+        expert_groups=tuple(sorted({(mlp.experts, mlp.groups) for mlp in moes if mlp.groups})),
+        linear_bias=any(mlp.kind == "dense" and mlp.bias for mlp in mlps),
+        vocab_size=model.vocab_size,
+        learned_positions=model.learned_positions,
+        row_tokens=problem.workload.max_sequence_length,
+        rows=batch.sequences if batch.sequences is not None else _rows_of_tokens(problem),
+        tolerance=batch.tolerance,
+        devices=_all_devices(problem.cluster),
+        optimizer=problem.workload.optimizer.name,
+    )
+
+
+def _rows_of_tokens(problem: Problem) -> int | None:
+    """Rows of a batch given in tokens, where every row is equally long; otherwise they differ from batch to batch."""
+    batch, constant = problem.workload.global_batch, problem.workload.sequence_lengths.constant
+    if batch.tokens is None or constant is None:
+        return None
+    if batch.tokens % problem.workload.max_sequence_length:
+        return None
+    return batch.tokens // problem.workload.max_sequence_length
+
+
+def _all_devices(cluster: Cluster) -> int:
+    return sum(group.nodes * group.devices_per_node for group in cluster.groups)
