@@ -1,0 +1,150 @@
+"""Facts beside the code: devices, model presets and software profiles, one TOML file each, found by listing the folder.
+
+Every number of a file has a source in its [sources] table. Names are looked up exactly, then by alias; an alias that
+several entries share is refused with the candidates.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from solver.catalog.names import UnknownName, find_name, nearest
+
+_DEVICE_CONTENT: Final = (
+    "name",
+    "vendor",
+    "peak_flops_per_s",
+    "memory_bytes",
+    "memory_bytes_per_s",
+    "power_w",
+    "streaming_multiprocessors",
+    "rates",
+)
+
+
+@dataclass(frozen=True)
+class CatalogDevice:
+    """A device file: `content` is the inline form of the device, the rest are the defaults of a group of them."""
+
+    name: str
+    aliases: tuple[str, ...]
+    content: dict[str, Any]
+    devices_per_node: int
+    host: dict[str, float]
+    fabric: tuple[dict[str, Any], ...]
+    sources: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CatalogModel:
+    """A model preset: `transformer` is the document of problem.model.Transformer."""
+
+    name: str
+    aliases: tuple[str, ...]
+    transformer: dict[str, Any]
+    published_parameters: float
+    sources: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CatalogProfile:
+    """A software profile: `assumptions` by name, with the source of each."""
+
+    name: str
+    aliases: tuple[str, ...]
+    assumptions: dict[str, float]
+    sources: dict[str, str]
+
+
+def _read_folder(folder: str) -> list[dict[str, Any]]:
+    """The parsed TOML files of one folder of the catalogue, ordered by file name."""
+    files = [f for f in resources.files(__name__).joinpath(folder).iterdir() if f.name.endswith(".toml")]
+    return [tomllib.loads(f.read_text(encoding="utf-8")) for f in sorted(files, key=lambda f: f.name)]
+
+
+@cache
+def devices() -> dict[str, CatalogDevice]:
+    """All devices by name. Treat as read only."""
+    return {entry.name: entry for entry in map(_device, _read_folder("devices"))}
+
+
+def _device(data: dict[str, Any]) -> CatalogDevice:
+    return CatalogDevice(
+        name=data["name"],
+        aliases=tuple(data.get("aliases", ())),
+        content={key: data[key] for key in _DEVICE_CONTENT if key in data},
+        devices_per_node=data["devices_per_node"],
+        host=data["host"],
+        fabric=tuple(data["fabric"]),
+        sources=data["sources"],
+    )
+
+
+@cache
+def models() -> dict[str, CatalogModel]:
+    """All model presets by name. Treat as read only."""
+    return {
+        data["name"]: CatalogModel(
+            name=data["name"],
+            aliases=tuple(data.get("aliases", ())),
+            transformer=data["transformer"],
+            published_parameters=data["published_parameters"],
+            sources=data["sources"],
+        )
+        for data in _read_folder("models")
+    }
+
+
+@cache
+def profiles() -> dict[str, CatalogProfile]:
+    """All software profiles by name. Treat as read only."""
+    return {
+        data["name"]: CatalogProfile(
+            name=data["name"],
+            aliases=tuple(data.get("aliases", ())),
+            assumptions={key: float(entry["value"]) for key, entry in data["assumptions"].items()},
+            sources={key: entry["source"] for key, entry in data["assumptions"].items()},
+        )
+        for data in _read_folder("profiles")
+    }
+
+
+@cache
+def unlisted_node() -> dict[str, Any]:
+    """What is assumed of a node whose device is given inline: devices_per_node, host, fabric."""
+    return tomllib.loads(resources.files(__name__).joinpath("unlisted_node.toml").read_text(encoding="utf-8"))
+
+
+def find_device(name: str) -> CatalogDevice:
+    """The device of that name or alias; raises UnknownName."""
+    return devices()[find_name("device", name, {k: v.aliases for k, v in devices().items()})]
+
+
+def find_model(name: str) -> CatalogModel:
+    """The preset of that name or alias; raises UnknownName."""
+    return models()[find_name("model preset", name, {k: v.aliases for k, v in models().items()})]
+
+
+def find_profile(name: str) -> CatalogProfile:
+    """The software profile of that name or alias; raises UnknownName."""
+    return profiles()[find_name("software profile", name, {k: v.aliases for k, v in profiles().items()})]
+
+
+__all__ = [
+    "CatalogDevice",
+    "CatalogModel",
+    "CatalogProfile",
+    "UnknownName",
+    "devices",
+    "find_device",
+    "find_model",
+    "find_profile",
+    "models",
+    "nearest",
+    "profiles",
+    "unlisted_node",
+]

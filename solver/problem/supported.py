@@ -1,0 +1,99 @@
+"""What this version of the solver does not honour yet is refused here, by pointer, never ignored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from solver.problem.cluster import Cluster
+from solver.problem.findings import Findings
+from solver.problem.model import MODEL_FORMS, LinearAttention, Model, SoftmaxAttention
+from solver.problem.options import Constraints
+from solver.problem.pointers import Path
+from solver.problem.problem import Problem
+from solver.problem.workload import Workload
+
+FRAMEWORKS: Final = ("any", "megatron-core")
+OBJECTIVES: Final = ("step_time", "cost")
+OPTIMIZERS: Final = ("adamw", "adam", "sgd", "custom")
+TASKS: Final = ("pretrain", "finetune")
+BATCHINGS: Final = ("padded", "packed")
+PRECISIONS: Final = ("bf16", "fp16", "fp32")
+SCHEDULES: Final = ("1f1b", "interleaved")
+CP_KINDS: Final = ("ring", "all_to_all")
+LATEST: Final = "latest-known"
+
+
+def check_supported(problem: Problem, findings: Findings) -> None:
+    """Note every value of a well-typed problem that cannot be honoured."""
+    _check_model(problem.model, findings)
+    _check_workload(problem.workload, findings)
+    _check_cluster(problem.cluster, findings)
+    _check_constraints(problem.constraints, findings)
+    _member(problem.objective.kind, OBJECTIVES, ("objective", "kind"), findings)
+    _member(problem.framework.name, FRAMEWORKS, ("framework", "name"), findings)
+    _member(problem.framework.version, (LATEST,), ("framework", "version"), findings)
+    if problem.running is not None:
+        _refuse(("running",), "re-planning is not supported in this version", findings)
+
+
+def _refuse(path: Path, message: str, findings: Findings, allowed: tuple[object, ...] | None = None) -> None:
+    findings.add(path, "not_supported", message, allowed)
+
+
+def _member(value: str, allowed: tuple[str, ...], path: Path, findings: Findings) -> None:
+    if value not in allowed:
+        message = f"{value!r} is not supported in this version; supported: {', '.join(allowed)}"
+        _refuse(path, message, findings, allowed)
+
+
+def _check_model(model: Model, findings: Findings) -> None:
+    for form in ("modules", "layers"):
+        if getattr(model, form) is not None:
+            allowed = tuple(f for f in MODEL_FORMS if f != "layers")
+            _refuse(("model", form), f"a model given by {form} is not supported in this version", findings, allowed)
+    for index, block in enumerate(model.transformer.blocks if model.transformer else ()):
+        path = ("model", "transformer", "blocks", index, "attention")
+        attention = block.attention
+        if isinstance(attention, LinearAttention):
+            _refuse((*path, "kind"), "linear attention is not supported in this version", findings, ("softmax", "mla"))
+        if isinstance(attention, SoftmaxAttention) and attention.window_tokens is not None:
+            _refuse((*path, "window_tokens"), "attention windows are not supported in this version", findings, (None,))
+
+
+def _check_workload(workload: Workload, findings: Findings) -> None:
+    if workload.sequence_lengths.samples is not None:
+        _refuse(("workload", "sequence_lengths", "samples"), "joint samples are not supported in this version", findings)
+    for index, batching in enumerate(workload.batching):
+        _member(batching, BATCHINGS, ("workload", "batching", index), findings)
+    _member(workload.precision, PRECISIONS, ("workload", "precision"), findings)
+    _member(workload.optimizer.name, OPTIMIZERS, ("workload", "optimizer", "name"), findings)
+    _member(workload.task.kind, TASKS, ("workload", "task", "kind"), findings)
+    _member(workload.software.version, (LATEST,), ("workload", "software", "version"), findings)
+
+
+def _check_cluster(cluster: Cluster, findings: Findings) -> None:
+    for key in ("node_matrix", "profile", "network_trace"):
+        if getattr(cluster, key) is not None:
+            _refuse(("cluster", key), f"{key} is not supported in this version", findings)
+    for index, group in enumerate(cluster.groups):
+        path = ("cluster", "groups", index)
+        if group.precision is not None:
+            _member(group.precision, PRECISIONS, (*path, "precision"), findings)
+        for tier_index, tier in enumerate(group.fabric):
+            _member(tier.kind, ("switch",), (*path, "fabric", tier_index, "kind"), findings)
+            if tier.kind == "switch" and tier.shape is not None:
+                findings.add((*path, "fabric", tier_index, "shape"), "conflict", "shape belongs to torus and mesh")
+
+
+def _check_constraints(constraints: Constraints, findings: Findings) -> None:
+    for word in ("offload_activations", "offload_parameters"):
+        if constraints.fixed.get(word, 0) != 0:
+            _refuse(("constraints", "fixed", word), f"{word} other than 0 is not supported in this version", findings, (0,))
+        if any(value != 0 for value in constraints.allowed.get(word, ())):
+            _refuse(("constraints", "allowed", word), f"{word} other than 0 is not supported in this version", findings, (0,))
+    for word, supported in (("schedule", SCHEDULES), ("cp_kind", CP_KINDS)):
+        values = [(("constraints", "fixed", word), constraints.fixed.get(word))]
+        values += [(("constraints", "allowed", word, i), v) for i, v in enumerate(constraints.allowed.get(word, ()))]
+        for path, value in values:
+            if isinstance(value, str) and value not in supported:
+                _refuse(path, f"{value!r} is not supported in this version", findings, supported)
