@@ -84,8 +84,8 @@ def word_value(word: str, value: Any) -> Any:
 class Constraints(Spec):
     """Values fixed or allowed for the words of a uniform layout (binding every stage), and limits of the plan."""
 
-    fixed: dict[Name, Any] = {}
-    allowed: dict[Name, tuple[Any, ...]] = {}
+    fixed: dict[Name, Any] = Field(default_factory=dict)
+    allowed: dict[Name, tuple[Any, ...]] = Field(default_factory=dict)
     max_devices: Count | None = None
     max_step_time_s: Quantity | None = None
     max_price_per_hour: Quantity | None = None
@@ -114,7 +114,7 @@ class Running(Spec):
     """What runs now, for re-planning (parsed, not yet honoured)."""
 
     plan: Annotated[str, BeforeValidator(_as_plan_id)]
-    lost_nodes: dict[Name, tuple[Natural, ...]] = {}
+    lost_nodes: dict[Name, tuple[Natural, ...]] = Field(default_factory=dict)
     checkpoint_format: CheckpointFormat | None = None
 
 

@@ -65,6 +65,6 @@ def mlp_parameters(mlp: Mlp, h: int) -> int:
 
 
 def mtp_parameters(transformer: Transformer) -> int:
-    """One multi-token-prediction layer: a layer of the last kind, 2 h x h projection, three norms; embedding and head are shared."""
+    """A multi-token-prediction layer: one of the last kind, a 2 h x h projection, three norms; embedding and head are shared."""
     h = transformer.hidden_size
     return block_parameters(transformer.blocks[-1], transformer) + 2 * h * h + 3 * norm_parameters(transformer, h)

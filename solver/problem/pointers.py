@@ -57,12 +57,18 @@ def _real_path(location: Path, document: Any) -> Path:
     here = document
     for position, part in enumerate(location):
         last = position == len(location) - 1
-        if (isinstance(here, Mapping) and part in here) or (isinstance(here, list | tuple) and isinstance(part, int) and part < len(here)):
+        if _holds(here, part):
             here = here[part]
         elif part == "[key]" or (isinstance(here, Mapping) and not last):
             continue
         path.append(part)
     return tuple(path)
+
+
+def _holds(value: Any, part: str | int) -> bool:
+    if isinstance(value, Mapping):
+        return part in value
+    return isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
 
 
 def _field_error(item: Any, path: Path, candidates: tuple[Any, ...]) -> FieldError:

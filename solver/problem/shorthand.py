@@ -8,7 +8,7 @@ from typing import Any, Final
 from solver.problem.pointers import Path
 
 #: Where a string may stand for an object, and the key it stands for.
-_STRINGS: Final[dict[Path, str]] = {
+_STRINGS: Final[dict[tuple[str, ...], str]] = {
     ("framework",): "name",
     ("objective",): "kind",
     ("workload", "optimizer"): "name",
@@ -16,7 +16,7 @@ _STRINGS: Final[dict[Path, str]] = {
     ("workload", "task"): "kind",
 }
 #: Where one value may stand for a list of one.
-_LISTS: Final[tuple[Path, ...]] = (("workload", "batching"), ("workload", "task", "target_modules"))
+_LISTS: Final[tuple[tuple[str, ...], ...]] = (("workload", "batching"), ("workload", "task", "target_modules"))
 
 
 def expand(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Path, Path]]:
@@ -38,7 +38,7 @@ def expand(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Path, Path
     return result, moved
 
 
-def _holder(document: dict[str, Any], path: Path) -> dict[str, Any] | None:
+def _holder(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
     """The object that holds the last key of the path; objects on the way are copied."""
     here: Any = document
     for part in path[:-1]:
@@ -51,7 +51,7 @@ def _holder(document: dict[str, Any], path: Path) -> dict[str, Any] | None:
     return here
 
 
-def _wrap(document: dict[str, Any], path: Path, moved: dict[Path, Path]) -> None:
+def _wrap(document: dict[str, Any], path: tuple[str, ...], moved: dict[Path, Path]) -> None:
     holder = _holder(document, path)
     if holder is None or path[-1] not in holder:
         return

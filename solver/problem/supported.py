@@ -92,7 +92,7 @@ def _check_constraints(constraints: Constraints, findings: Findings) -> None:
         if any(value != 0 for value in constraints.allowed.get(word, ())):
             _refuse(("constraints", "allowed", word), f"{word} other than 0 is not supported in this version", findings, (0,))
     for word, supported in (("schedule", SCHEDULES), ("cp_kind", CP_KINDS)):
-        values = [(("constraints", "fixed", word), constraints.fixed.get(word))]
+        values: list[tuple[Path, object]] = [(("constraints", "fixed", word), constraints.fixed.get(word))]
         values += [(("constraints", "allowed", word, i), v) for i, v in enumerate(constraints.allowed.get(word, ()))]
         for path, value in values:
             if isinstance(value, str) and value not in supported:

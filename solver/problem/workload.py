@@ -82,7 +82,7 @@ class Software(Spec):
 
     name: Name = ""
     version: Name = "latest-known"
-    assumptions: dict[Name, Amount] = {}
+    assumptions: dict[Name, Amount] = Field(default_factory=dict)
 
 
 class Kernels(Spec):
