@@ -57,7 +57,7 @@ class TimedOperation:
 
 @dataclass(frozen=True)
 class Simulation:
-    """`scenario_s`: step of each scenario, `step_time_s` their mean; `ends_s[scenario][chain]` [replicas, stages]: last backwards."""
+    """`scenario_s`: steps, `step_time_s` their mean; `ends_s[scenario][chain]`: last backwards, [replicas, stages]."""
 
     step_time_s: float
     scenario_s: tuple[float, ...]

@@ -1,0 +1,133 @@
+"""Independent re-check of a plan: a plan that fails never leaves the solver.
+
+Recounts layers, devices, ranks and shares, asks the framework's rules, adds up the bytes of one rank of every class tensor by
+tensor (`certify_memory`), and takes the step time from the discrete-event run of the cost ledger. Imports neither search nor
+bounds nor evaluate, so that their mistakes cannot hide here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isclose
+
+from solver.balance import scenario_set
+from solver.certify_constraints import constraint_findings
+from solver.certify_layout import layout_findings
+from solver.certify_memory import RankBytes, rank_bytes, rank_classes
+from solver.cost.ledger import StepCosts, ledger
+from solver.errors import CertificationFailed, SolverError
+from solver.frameworks import get_rule_set
+from solver.layout import Layout
+from solver.plan import MemoryEntry, Plan, Prediction
+from solver.problem import Problem
+from solver.simulate import simulate
+
+MEMORY_TOLERANCE = 1e-3
+TIME_TOLERANCE = 5e-3
+VERDICTS = ("no", "fits", "safe")
+
+
+def certify(problem: Problem, plan: Plan) -> None:
+    """Raise CertificationFailed, listing every finding, unless the plan of a normalised problem holds what it says."""
+    findings = list(structure_findings(problem, plan.layout))
+    if not findings:
+        findings += memory_findings(problem, plan.layout, plan.prediction)
+        findings += time_findings(problem, plan.layout, plan.prediction)
+    if findings:
+        raise CertificationFailed(findings)
+
+
+def structure_findings(problem: Problem, layout: Layout) -> Iterator[str]:
+    """What does not add up, breaks a constraint, or is refused or silently changed by the framework."""
+    counted = list(layout_findings(problem, layout))
+    yield from counted
+    if counted:
+        return
+    yield from constraint_findings(problem, layout)
+    rules = get_rule_set(problem.framework.name, problem.framework.version)
+    for violation in rules.violations(problem, layout):
+        if violation.severity != "changed":
+            yield f"rule {violation.rule}: {violation.message}"
+
+
+# -------------------------------------------------------------------------------------------------------------------- memory
+def memory_findings(problem: Problem, layout: Layout, prediction: Prediction) -> Iterator[str]:
+    """Compare every memory entry with the recounted bytes of its class; the entries must be the classes, in order."""
+    classes = [rank_bytes(rank) for rank in rank_classes(problem, layout)]
+    entries = prediction.memory_bytes
+    if [(entry.stage, entry.group) for entry in entries] != [(own.stage, own.group) for own in classes]:
+        yield f"memory is given for {[(e.stage, e.group) for e in entries]}, the classes of equal ranks are " + str(
+            [(own.stage, own.group) for own in classes]
+        )
+        return
+    for entry, own in zip(entries, classes, strict=True):
+        yield from _entry_findings(entry, own)
+    worst = min((own.verdict for own in classes), key=VERDICTS.index)
+    if prediction.verdict != worst:
+        yield f"the verdict is {prediction.verdict}, recounted {worst}"
+
+
+def _entry_findings(entry: MemoryEntry, own: RankBytes) -> Iterator[str]:
+    where = f"memory of stage {entry.stage} on {entry.group}"
+    low, high = entry.device_interval
+    pairs = [
+        ("allocated", entry.allocated, own.allocated),
+        ("sum of items", sum(entry.items.values()), own.allocated),
+        ("reserved", entry.reserved, own.reserved),
+        ("reserved", entry.allocated + entry.allocator, own.reserved),
+        ("device", entry.device, own.device),
+        ("device", entry.reserved + entry.context, own.device),
+        ("lower end", low, own.device_interval[0]),
+        ("upper end", high, own.device_interval[1]),
+        ("limit", entry.limit, own.limit),
+        ("capacity", entry.capacity, own.capacity),
+        ("host", entry.host or 0.0, own.host),
+    ]
+    for name, stated, counted in pairs:
+        if not isclose(stated, counted, rel_tol=MEMORY_TOLERANCE, abs_tol=1.0):
+            yield f"{where}: {name} is {stated:.6g} bytes, recounted {counted:.6g}"
+    if entry.verdict != own.verdict and not _on_edge(own):
+        yield f"{where}: the verdict is {entry.verdict}, recounted {own.verdict}"
+
+
+def _on_edge(own: RankBytes) -> bool:
+    """Whether rounding may decide the verdict."""
+    return any(isclose(value, own.limit, rel_tol=1e-9) for value in (own.device, own.device_interval[1]))
+
+
+# ---------------------------------------------------------------------------------------------------------------------- time
+def time_findings(problem: Problem, layout: Layout, prediction: Prediction) -> Iterator[str]:
+    """The simulated step is the stated one, its breakdown adds up to it, and all rows of all scenarios are dealt out."""
+    costs = ledger(problem, layout)
+    yield from _dealing_findings(problem, layout, costs)
+    stated = prediction.step_time_s
+    try:
+        simulated = simulate(costs).step_time_s
+    except SolverError as error:
+        yield str(error)
+        return
+    if not isclose(stated, simulated, rel_tol=TIME_TOLERANCE):
+        yield f"the step takes {stated:.6g} s, simulated {simulated:.6g} s"
+    parts = prediction.time_breakdown_s
+    total = parts.compute + parts.bubble + parts.imbalance + parts.optimizer
+    total += sum(axis.exposed for axis in parts.communication.values())
+    if not isclose(stated, total, rel_tol=TIME_TOLERANCE):
+        yield f"the breakdown adds up to {total:.6g} s of {stated:.6g} s"
+
+
+def _dealing_findings(problem: Problem, layout: Layout, costs: StepCosts) -> Iterator[str]:
+    scenarios = scenario_set(problem)
+    parts = layout.stages[0].parts
+    if (costs.stages, costs.vpp, len(costs.chains)) != (layout.pp, layout.vpp, len(parts)):
+        yield "the cost ledger describes another pipeline"
+        return
+    for chain, part in zip(costs.chains, parts, strict=True):
+        shape = (part.size("dp"), part.micro_batches)
+        if any(work.shape != shape for work in chain.attention_work):
+            yield f"the replicas of a part take other micro-batches than its {shape[0]} x {shape[1]}"
+    if layout.global_batch_sequences() != scenarios.rows:
+        return
+    for number in range(scenarios.count):
+        dealt = float(sum(chain.attention_work[number].sum() for chain in costs.chains))
+        if not isclose(dealt, float(scenarios.work[number].sum()), rel_tol=1e-9):
+            yield f"scenario {number}: the rows dealt out are not the rows of the batch"
