@@ -167,3 +167,9 @@ def _summary(errors: list[FieldProblem]) -> str:
         return ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{errors[0].pointer or '/'}: {errors[0].message}{more}"
+
+
+def load_yaml(raw: bytes) -> Any:
+    """The document in a YAML 1.2 text."""
+    with refusals():
+        return solver.load_document(raw, "yaml")

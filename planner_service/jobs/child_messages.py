@@ -1,8 +1,8 @@
 """Messages between the service and its child processes: one JSON object a line, nothing is ever unpickled.
 
-To the child: a job on the first line of a search (`{"kind": "search", ...}`), then optionally `{"kind": "cancel"}`; calls
-(`{"kind": "evaluate", ...}`) one after another for the evaluator. End of input means that the parent is gone.
-From the child: `{"time_limit_s": x}` and `{"progress": {...}}` of a search, and for each job one of `{"answer": {...}}` and `{"problem": {...}}`.
+To the child: a job (`{"kind": "search" | "evaluate" | "export", ...}`), and during a search perhaps `{"kind": "cancel"}`.
+End of input means that the parent is gone. From the child: `{"time_limit_s": x}` and `{"progress": {...}}` of a search,
+and for each job one of `{"answer": {...}}` and `{"problem": {...}}`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""The command line `planner`."""
+
+from planner_service.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,146 @@
+"""Where a command does its work: in this process, or at a server. Both return the bytes that HTTP returns."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import orjson
+
+from planner_service.client import PlannerClient
+from planner_service.documents import search_document
+from planner_service.jobs.states import State
+from planner_service.problems import Problem
+from planner_service.solver_port import DEFAULT_SOLVER, SearchAnswer, SolverPort, load_solver
+from planner_service.store.clock import now_us
+from planner_service.store.identifiers import new_search_id
+from planner_service.store.records import SearchRecord, StoredPlan
+
+OnUpdate = Callable[[dict[str, Any], str], None]
+
+
+class Backend(Protocol):
+    """What the commands need."""
+
+    remote: bool
+
+    def search(self, problem: dict[str, Any], on_update: OnUpdate) -> tuple[bytes, tuple[StoredPlan, ...]]:
+        """The document of the ended search, and the plans it refers to as far as they are at hand."""
+        ...
+
+    def evaluate(self, problem: dict[str, Any], layout: dict[str, Any]) -> bytes:
+        """The evaluation document."""
+        ...
+
+    def import_hf_config(self, config: dict[str, Any]) -> bytes:
+        """The import document."""
+        ...
+
+
+class LocalBackend:
+    """Calls the solver directly; Ctrl-C once asks the search for what it has."""
+
+    remote = False
+
+    def __init__(self, solver_name: str = DEFAULT_SOLVER) -> None:
+        self._solver: SolverPort = load_solver(solver_name)
+
+    def search(self, problem: dict[str, Any], on_update: OnUpdate) -> tuple[bytes, tuple[StoredPlan, ...]]:
+        """Searches here and now."""
+        created_at_us = now_us()
+        checked = self._solver.check(problem)
+        end_s = time.monotonic() + (checked.time_limit_s if checked.time_limit_s is not None else float("inf"))
+        progress: dict[str, Any] = {"done": 0, "total": None, "incumbent": None, "bound": None, "gap": None}
+
+        def on_progress(newest: dict[str, Any]) -> None:
+            progress.update(newest)
+            on_update(progress, "running")
+
+        on_update(progress, "running")
+        with interruption() as interrupted:
+            answer = self._answer(problem, interrupted, end_s, on_progress)
+        failed = isinstance(answer, Problem)
+        cancelled = interrupted.is_set() and not failed and not answer.proven
+        record = SearchRecord(
+            id=new_search_id(created_at_us),
+            state=State.FAILED if failed else State.CANCELLED if cancelled else State.DONE,
+            problem_digest=checked.problem_digest,
+            request_digest=checked.request_digest,
+            created_at_us=created_at_us,
+            finished_at_us=now_us(),
+            progress=orjson.dumps(progress).decode(),
+            result=None if isinstance(answer, Problem) else answer.result,
+            error=answer.text() if isinstance(answer, Problem) else None,
+        )
+        return search_document(record), () if isinstance(answer, Problem) else answer.plans
+
+    def _answer(
+        self, problem: dict[str, Any], interrupted: threading.Event, end_s: float, on_progress: Callable[[dict[str, Any]], None]
+    ) -> SearchAnswer | Problem:
+        """The answer, or the problem a server would store as the error of the search."""
+
+        def should_stop() -> bool:
+            return interrupted.is_set() or time.monotonic() >= end_s
+
+        try:
+            return self._solver.search(problem, should_stop, on_progress, interrupted.is_set)
+        except Problem as refused:
+            return refused
+
+    def evaluate(self, problem: dict[str, Any], layout: dict[str, Any]) -> bytes:
+        """Evaluates here."""
+        return self._solver.evaluate(problem, layout).evaluation.encode()
+
+    def import_hf_config(self, config: dict[str, Any]) -> bytes:
+        """Imports here."""
+        return self._solver.import_hf_config(config).encode()
+
+    def export(self, plan: StoredPlan, framework: str) -> bytes:
+        """Exports a plan at hand."""
+        return self._solver.export(plan, framework).encode()
+
+
+class RemoteBackend:
+    """Calls a server; Ctrl-C leaves the search running there."""
+
+    remote = True
+
+    def __init__(self, client: PlannerClient) -> None:
+        self._client = client
+
+    def search(self, problem: dict[str, Any], on_update: OnUpdate) -> tuple[bytes, tuple[StoredPlan, ...]]:
+        """Submits and polls."""
+        first = self._client.create_search(problem)
+        return self._client.follow(first, lambda document: on_update(document["progress"], document["state"])), ()
+
+    def evaluate(self, problem: dict[str, Any], layout: dict[str, Any]) -> bytes:
+        """Evaluates at the server."""
+        return self._client.evaluate(problem, layout)
+
+    def import_hf_config(self, config: dict[str, Any]) -> bytes:
+        """Imports at the server."""
+        return self._client.import_hf_config(config)
+
+
+@contextmanager
+def interruption() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event; a second one interrupts for real."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: Any) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,86 @@
+"""Problem and layout files: JSON or YAML, with references to other files expanded before anything else.
+
+References, relative to the file they stand in: an object `{file: PATH}` anywhere, `hf_config: PATH`, and `counts: PATH`
+(rows of length and count). A referenced file is JSON, YAML or, for rows of numbers, CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+from planner_service.body import parse_json, require_object
+from planner_service.cli.exits import UnreadableInput
+from planner_service.solver_adapter import load_yaml
+
+MAX_FILE_BYTES = 64 * 2**20
+MAX_REFERENCES = 16
+PATH_MEMBERS = ("hf_config", "counts")
+YAML_ENDINGS = (".yaml", ".yml")
+
+
+def load_document(name: str) -> dict[str, Any]:
+    """The object in a file (`-` is standard input) with its references expanded."""
+    if name == "-":
+        raw, base, media = sys.stdin.buffer.read(MAX_FILE_BYTES), Path.cwd(), "yaml"
+    else:
+        path = Path(name)
+        raw, base, media = read_file(path), path.parent, "yaml" if path.suffix.lower() in YAML_ENDINGS else "json"
+    value = load_yaml(raw) if media == "yaml" else parse_json(raw)
+    expanded = expand(require_object(value), base, MAX_REFERENCES)
+    return require_object(expanded)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file that is not too large."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UnreadableInput(f"not a path: {error}") from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise UnreadableInput(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    return raw
+
+
+def expand(value: Any, base: Path, depth: int) -> Any:
+    """The value with every reference replaced by the content of its file."""
+    if isinstance(value, list):
+        return [expand(item, base, depth) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"file"} and isinstance(value["file"], str):
+        return _referenced(base / value["file"], depth)
+    made = {}
+    for key, item in value.items():
+        reference = key in PATH_MEMBERS and isinstance(item, str)
+        made[key] = _referenced(base / item, depth) if reference else expand(item, base, depth)
+    return made
+
+
+def _referenced(path: Path, depth: int) -> Any:
+    """The content of a referenced file."""
+    if depth == 0:
+        raise UnreadableInput(f"{path}: more than {MAX_REFERENCES} files refer to each other")
+    raw = read_file(path)
+    ending = path.suffix.lower()
+    if ending == ".csv":
+        return _rows(path, raw)
+    value = load_yaml(raw) if ending in YAML_ENDINGS else parse_json(raw)
+    return expand(value, path.parent, depth - 1)
+
+
+def _rows(path: Path, raw: bytes) -> list[list[int]]:
+    """Rows of whole numbers; a first row of words is a heading, lines that begin with # are comments."""
+    try:
+        lines = [line for line in raw.decode("utf-8").splitlines() if line.strip() and not line.startswith("#")]
+        rows = list(csv.reader(lines))
+        if rows and not rows[0][0].strip().isdigit():
+            rows = rows[1:]
+        return [[int(cell) for cell in row] for row in rows]
+    except (UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise UnreadableInput(f"{path}: rows of whole numbers are expected ({error})") from error

@@ -1,0 +1,101 @@
+"""A client of the HTTP interface; refusals come back as the `Problem` the server sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import httpx
+import orjson
+
+from planner_service.problems import Problem, problem_from
+
+TERMINAL_STATES = ("done", "failed", "cancelled")
+
+
+class ServiceUnreachable(Exception):
+    """The server did not answer, or not in this interface."""
+
+
+class PlannerClient:
+    """Calls one server; every method returns the bytes of the answer."""
+
+    def __init__(self, base_url: str, timeout_s: float = 90.0) -> None:
+        self._http = httpx.Client(base_url=base_url.rstrip("/"), timeout=timeout_s, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def create_search(self, problem: dict[str, Any], wait_s: float | None = None) -> bytes:
+        """POST /v1/searches."""
+        headers = {} if wait_s is None else {"Prefer": f"wait={wait_s:.0f}"}
+        return self._post("/v1/searches", problem, headers)
+
+    def search(self, search_id: str) -> bytes:
+        """GET /v1/searches/{id}."""
+        return self._get(f"/v1/searches/{search_id}")
+
+    def follow(self, first: bytes, on_update: Callable[[dict[str, Any]], None], poll_s: float = 0.5) -> bytes:
+        """The document of a search once it has ended, every state on the way told to `on_update`."""
+        current = first
+        while True:
+            document = orjson.loads(current)
+            on_update(document)
+            if document["state"] in TERMINAL_STATES:
+                return current
+            time.sleep(poll_s)
+            current = self.search(document["id"])
+
+    def cancel(self, search_id: str) -> bytes:
+        """POST /v1/searches/{id}:cancel."""
+        return self._call("POST", f"/v1/searches/{search_id}:cancel")
+
+    def evaluate(self, problem: dict[str, Any], layout: dict[str, Any]) -> bytes:
+        """POST /v1/evaluations."""
+        return self._post("/v1/evaluations", {"problem": problem, "layout": layout})
+
+    def plan(self, plan_id: str) -> bytes:
+        """GET /v1/plans/{id}."""
+        return self._get(f"/v1/plans/{plan_id}")
+
+    def export(self, plan_id: str, framework: str) -> bytes:
+        """GET /v1/plans/{id}/exports/{framework}."""
+        return self._get(f"/v1/plans/{plan_id}/exports/{framework}")
+
+    def import_hf_config(self, config: dict[str, Any]) -> bytes:
+        """POST /v1/imports/hf-config."""
+        return self._post("/v1/imports/hf-config", config)
+
+    def ready(self) -> bool:
+        """GET /readyz."""
+        try:
+            self._get("/readyz")
+        except (Problem, ServiceUnreachable):
+            return False
+        return True
+
+    def _get(self, path: str) -> bytes:
+        return self._call("GET", path)
+
+    def _post(self, path: str, document: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
+        content = orjson.dumps(document)
+        return self._call("POST", path, content=content, headers={"Content-Type": "application/json", **(headers or {})})
+
+    def _call(self, method: str, path: str, **arguments: Any) -> bytes:
+        try:
+            response = self._http.request(method, path, **arguments)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ServiceUnreachable(f"{self._http.base_url}: {error or type(error).__name__}") from error
+        if response.is_success:
+            return response.content
+        try:
+            document = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict) or "code" not in document:
+            raise ServiceUnreachable(f"{self._http.base_url}: unexpected answer {response.status_code}")
+        raise problem_from(document)
