@@ -22,9 +22,16 @@ def layout_rows(layout: Layout) -> list[tuple[int, int, dict[str, int]]]:
     return rows
 
 
+def zero_stage(layout: Layout, stage: Stage) -> int:
+    """ZeRO stage; where one rank holds everything, reduce_scatter tells the distributed optimizer from the plain one."""
+    ranks = sum(part.size("dp") * part.size("cp") for part in stage.parts)
+    if ranks == 1:
+        return int(layout.gradient_sync.kind == "reduce_scatter")
+    return stage.strategy.shard.zero
+
+
 def _part_row(layout: Layout, stage: Stage, part: Part, step_rows: int) -> dict[str, int]:
     sizes = {name: part.size(name) for name in ("tp", "cp", "dp", "ep", "etp")}
-    counts = {last - first + 1 for other in layout.stages for first, last in other.chunks}
     empty = sum(last < first for other in layout.stages for first, last in other.chunks)
     strategy = stage.strategy
     return sizes | {
@@ -32,12 +39,11 @@ def _part_row(layout: Layout, stage: Stage, part: Part, step_rows: int) -> dict[
         "vpp": layout.vpp,
         "mbs": layout.mbs,
         "micro_batches": part.micro_batches,
-        "zero": strategy.shard.zero,
+        "zero": zero_stage(layout, stage),
         "recompute": RECOMPUTE_CODES.index(strategy.recompute.kind),
         "sequence_parallel": int(strategy.sequence_parallel),
         "cp_kind": CP_KIND_CODES.index(strategy.cp_kind),
         "offload_optimizer_percent": round(100 * strategy.offload.optimizer),
-        "layers_even": int(len(counts) == 1),
         "explicit_split": 1,
         "empty_chunks": empty,
         "optimizer_replicas": strategy.shard.optimizer.replicate if strategy.shard.zero else 1,
@@ -60,7 +66,6 @@ def uniform_row(problem: Problem, layout: UniformLayout, facts: Facts) -> dict[s
         "sequence_parallel": int(layout.sequence_parallel),
         "cp_kind": CP_KIND_CODES.index(layout.cp_kind),
         "offload_optimizer_percent": round(100 * layout.offload_optimizer),
-        "layers_even": int(facts.layers % (layout.pp * layout.vpp) == 0),
         "explicit_split": 0,
         "devices": devices,
     }

@@ -19,20 +19,17 @@ _LISTS: Mapping[str, tuple[int, ...]] = {
     "offload_optimizer_percent": (0, 25, 50, 75, 100),
 }
 _HIGHEST = 4096
-_NOT_A_CHOICE = ("layers_even", "explicit_split", "empty_chunks", "devices", "step_rows")
 
 
 def nearest_values(rule: Rule, rules: Sequence[Rule], facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
     """Per field of the rule: values that make the layout legal, all else kept; failing that, values this rule accepts."""
     found: dict[str, Any] = {}
     for field in rule.fields:
-        if field in _NOT_A_CHOICE:
-            continue
         values = _candidates(field, row)
         trial = complete_columns({name: value for name, value in row.items() if name != "step_rows"} | {field: values}, facts)
         about_field = [other for other in rules if field in other.fields]
         for considered in (rules, about_field, (rule,)):
-            good = values[_all_ok(considered, facts, trial)]
+            good = values[_all_ok(considered, facts, trial) & rule.ok(facts, trial)]
             if good.size:
                 found[field] = _closest(good, row[field])
                 break

@@ -48,14 +48,14 @@ def kv_heads_split_or_replicate(facts: Facts, columns: Columns) -> Bools:
 
 def ffn_splits(facts: Facts, columns: Columns) -> Bools:
     dense = divides_all(columns["tp"], (*facts.dense_ffn, *facts.shared_ffn))
-    return dense & divides_all(columns["etp"], facts.expert_ffn)
+    return np.asarray(dense & divides_all(columns["etp"], facts.expert_ffn))
 
 
 def experts_split(facts: Facts, columns: Columns) -> Bools:
     """ep divides the experts; without experts ep and etp are 1."""
     if facts.moe:
         return divides_all(columns["ep"], facts.experts)
-    return (columns["ep"] == 1) & (columns["etp"] == 1)
+    return np.asarray((columns["ep"] == 1) & (columns["etp"] == 1))
 
 
 def expert_grid_fits(_: Facts, columns: Columns) -> Bools:
@@ -106,8 +106,8 @@ def every_chunk_has_layers(facts: Facts, columns: Columns) -> Bools:
     return np.asarray(columns["pp"] * columns["vpp"] - columns["empty_chunks"] <= facts.layers)
 
 
-def layers_divide_unless_split_explicitly(_: Facts, columns: Columns) -> Bools:
-    return np.asarray((columns["layers_even"] == 1) | (columns["explicit_split"] == 1))
+def layers_divide_unless_split_explicitly(facts: Facts, columns: Columns) -> Bools:
+    return np.asarray((columns["explicit_split"] == 1) | divides(columns["pp"] * columns["vpp"], facts.layers))
 
 
 def expert_groups_divide(facts: Facts, columns: Columns) -> Bools:

@@ -31,12 +31,15 @@ COLUMN_DEFAULTS: Final[Mapping[str, int]] = {
     "sequence_parallel": 0,
     "cp_kind": 0,
     "offload_optimizer_percent": 0,
-    "layers_even": 1,
     "explicit_split": 1,
     "empty_chunks": 0,
     "optimizer_replicas": 1,
 }
-"""Columns of a layout that a caller may leave out; `devices` and `step_rows` are derived from the others."""
+"""Columns of a layout that a caller may leave out; `devices` and `step_rows` are derived from the others.
+
+explicit_split 0: the framework itself divides the layers evenly. empty_chunks: (virtual) stages without layers.
+optimizer_replicas: copies of the sharded optimizer states. Enumerations are the indices of the code tuples below.
+"""
 
 RECOMPUTE_CODES: Final = ("none", "selective", "full")
 CP_KIND_CODES: Final = ("ring", "all_to_all")
