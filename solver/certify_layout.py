@@ -65,13 +65,9 @@ def _some(numbers: Iterable[int]) -> str:
 
 
 def _ends(problem: Problem, layout: Layout) -> Iterator[str]:
-    """The embedding sits on the first stage, head and prediction layers on the last, each once; without a vocabulary none."""
-    model, last = problem.transformer, layout.pp - 1
-    wanted = {
-        "embedding": [0] if model.vocab_size else [],
-        "head": [last] if model.vocab_size else [],
-        "mtp": [last] if model.mtp_layers else [],
-    }
+    """The embedding sits on the first stage, head and prediction layers on the last, each once."""
+    last = layout.pp - 1
+    wanted = {"embedding": [0], "head": [last], "mtp": [last] if problem.transformer.mtp_layers else []}
     for name, stages in wanted.items():
         holders = [index for index, stage in enumerate(layout.stages) for held in stage.holds if held == name]
         if holders != stages:
