@@ -69,7 +69,7 @@ def _read_qwen3(reader: ConfigReader) -> dict[str, Any]:
 
 def _read_qwen3_moe(reader: ConfigReader) -> dict[str, Any]:
     """Qwen3 with experts in the layers i with (i + 1) % decoder_sparse_step = 0 that mlp_only_layers does not name."""
-    if reader.given("shared_expert_intermediate_size"):
+    if reader.number_of("shared_expert_intermediate_size", 0):
         reader.refuse("shared_expert_intermediate_size", "not_supported", "Qwen3 has no shared experts")
     attention = _qwen3_attention(reader)
     routed = _experts(reader, "num_experts", "moe_intermediate_size")

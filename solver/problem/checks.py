@@ -10,6 +10,7 @@ from solver.problem.findings import Findings
 from solver.problem.model import Transformer
 from solver.problem.problem import Problem
 from solver.problem.statistics import expected_draws
+from solver.problem.supported import PRECISIONS
 from solver.problem.workload import Workload
 
 #: Most sequence lengths drawn for all scenarios together.
@@ -19,8 +20,9 @@ MAX_LAYERS: Final = 65_536
 
 
 def check(problem: Problem, findings: Findings) -> None:
-    """Note every disagreement."""
-    _check_model(problem.transformer, problem.workload, findings)
+    """Note every disagreement. What `complete` could not fill was noted there and is passed over."""
+    if problem.model.transformer is not None:
+        _check_model(problem.model.transformer, problem.workload, findings)
     _check_lengths(problem.workload, findings)
     _check_assumptions(problem.workload, findings)
     _check_groups(problem.cluster, findings)
@@ -28,6 +30,7 @@ def check(problem: Problem, findings: Findings) -> None:
     for index, group in enumerate(problem.cluster.groups):
         _check_precision(group, index, problem.workload, findings)
     _check_objective(problem, findings)
+    _check_batch_words(problem, findings)
 
 
 def _check_model(transformer: Transformer, workload: Workload, findings: Findings) -> None:
@@ -43,14 +46,12 @@ def _check_model(transformer: Transformer, workload: Workload, findings: Finding
 
 def _check_lengths(workload: Workload, findings: Findings) -> None:
     longest, limit = workload.sequence_lengths.longest_tokens, workload.max_sequence_length
-    if longest > limit and not workload.truncate:
+    if longest > limit >= 1 and not workload.truncate:
         message = f"sequences of {longest} tokens are longer than max_sequence_length {limit}; set truncate: true to cut them"
         findings.add(("workload", "max_sequence_length"), "conflict", message)
     if len(workload.batching) > 1 and workload.global_batch.tokens is None:
         message = "several batching policies are compared at equal tokens: give global_batch.tokens"
         findings.add(("workload", "batching"), "conflict", message)
-    if workload.global_batch.tokens is not None and workload.global_batch.tokens < 1:
-        findings.add(("workload", "global_batch", "tokens"), "out_of_range", "at least one token")
     draws = expected_draws(workload)
     if draws > MAX_DRAWS:
         message = (
@@ -101,7 +102,7 @@ def _check_precision(group: Group, index: int, workload: Workload, findings: Fin
     """The device must have a peak for the precision that the group runs in."""
     precision = group.precision or workload.precision
     peaks = tuple(sorted(dtype for dtype in group.device.peak_flops_per_s if dtype in ("bf16", "fp16", "fp32", "fp8")))
-    if precision not in peaks:
+    if precision not in peaks and precision in PRECISIONS:
         path = ("cluster", "groups", index, "precision") if group.precision else ("workload", "precision")
         findings.add(path, "conflict", f"{group.device.name} (group {group.name[:80]}) has no {precision}", peaks)
 
@@ -112,3 +113,13 @@ def _check_objective(problem: Problem, findings: Findings) -> None:
         if needs_price and group.price_per_device_hour is None:
             message = "the objective cost and max_price_per_hour need the price of every group"
             findings.add(("cluster", "groups", index, "price_per_device_hour"), "missing", message)
+
+
+def _check_batch_words(problem: Problem, findings: Findings) -> None:
+    """A fixed gbs must lie within the tolerance of global_batch.sequences."""
+    batch, fixed = problem.workload.global_batch, problem.constraints.fixed.get("gbs")
+    if fixed is None or batch.sequences is None:
+        return
+    if abs(fixed - batch.sequences) > batch.tolerance * batch.sequences:
+        message = f"gbs {fixed} is not within the tolerance of global_batch.sequences ({batch.sequences})"
+        findings.add(("constraints", "fixed", "gbs"), "conflict", message, (batch.sequences,))

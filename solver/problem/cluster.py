@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from solver.catalog import UnknownName, find_device
-from solver.problem.spec import Amount, Count, Flag, Fraction, Name, ProperFraction, Quantity, Spec
+from solver.problem.spec import Amount, Count, Flag, Fraction, Name, ProperFraction, Quantity, Sized, Spec
 from solver.problem.workload import Precision
 from solver.units import Dtype
 
@@ -42,7 +42,7 @@ class DeviceSpec(Spec):
 
     name: Name
     vendor: Name
-    peak_flops_per_s: Annotated[dict[Dtype, Quantity], Field(min_length=1)]
+    peak_flops_per_s: Annotated[dict[Dtype, Quantity], Sized(1)]
     memory_bytes: Quantity
     memory_bytes_per_s: Quantity
     power_w: Quantity | None = None
@@ -93,7 +93,7 @@ class Group(Spec):
     nodes: Count
     devices_per_node: Count = 0
     host: Host = Host()
-    fabric: Annotated[tuple[FabricTier, ...], Field(max_length=16)] = ()
+    fabric: Annotated[tuple[FabricTier, ...], Sized(0, 16)] = ()
     price_per_device_hour: Amount | None = None
     precision: Precision | None = None
 
@@ -106,7 +106,7 @@ class Group(Spec):
 class Link(Spec):
     """How two groups are joined; collectives: whether one communicator may span both."""
 
-    between: Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
+    between: Annotated[tuple[Name, ...], Sized(2, 2)]
     bytes_per_s_per_node: Quantity
     latency_s: Amount = 1.0e-5
     collectives: Flag = False
@@ -137,13 +137,13 @@ class NetworkTrace(Spec):
     """Bandwidth that varies in time (parsed, not yet priced)."""
 
     plan_for: Literal["mean", "worst"]
-    segments: Annotated[tuple[TraceSegment, ...], Field(min_length=1)]
+    segments: Annotated[tuple[TraceSegment, ...], Sized(1)]
 
 
 class Cluster(Spec):
     """All groups; links are pairs (a parsed problem has one for every pair of groups)."""
 
-    groups: Annotated[tuple[Group, ...], Field(min_length=1, max_length=MAX_GROUPS)]
+    groups: Annotated[tuple[Group, ...], Sized(1, MAX_GROUPS)]
     links: tuple[Link, ...] = ()
     node_matrix: NodeMatrix | None = None
     profile: Name | None = None

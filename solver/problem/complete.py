@@ -142,7 +142,7 @@ def _complete_links(links: tuple[Link, ...], groups: tuple[Group, ...]) -> tuple
     Without a link, collectives may span groups of one vendor only.
     """
     linked = {frozenset(link.between) for link in links}
-    missing = [pair for pair in combinations(groups, 2) if frozenset((pair[0].name, pair[1].name)) not in linked]
+    missing = [(a, b) for a, b in combinations(groups, 2) if a.name != b.name and frozenset((a.name, b.name)) not in linked]
     return links + tuple(_default_link(a, b) for a, b in missing)
 
 

@@ -21,17 +21,17 @@ def complete_fabric(
     for index, tier in enumerate(tiers):
         last = index == len(tiers) - 1
         span = devices if last else min(tier.span_devices, devices)
-        _check_span(tier, span, kept, devices_per_node, (*path, index) if given else path[:-1], last, findings)
-        kept.append(tier.model_copy(update={"span_devices": span, "ports_per_node": tier.ports_per_node}))
+        where = (*path, index, "span_devices") if given else (*path[:-1], "devices_per_node")
+        _check_span(tier, span, kept, devices_per_node, where, last, findings)
+        kept.append(tier.model_copy(update={"span_devices": span}))
         if span >= devices:
             break
     return _with_ports(kept, devices_per_node, path, findings)
 
 
 def _check_span(
-    tier: FabricTier, span: int, inner: list[FabricTier], devices_per_node: int, path: Path, last: bool, findings: Findings
+    tier: FabricTier, span: int, inner: list[FabricTier], devices_per_node: int, where: Path, last: bool, findings: Findings
 ) -> None:
-    where = (*path, "span_devices")
     if span < 1:
         findings.add(where, "missing", "every tier but the last needs span_devices")
         return
@@ -46,10 +46,13 @@ def _check_span(
 
 
 def _with_ports(tiers: list[FabricTier], devices_per_node: int, path: Path, findings: Findings) -> tuple[FabricTier, ...]:
-    """ports_per_node only on the first tier that leaves the node, one a device unless given."""
+    """ports_per_node belongs to the first tier that leaves the node: one a device unless given."""
     leaving = next((i for i, tier in enumerate(tiers) if tier.span_devices > devices_per_node), None)
     result = []
     for index, tier in enumerate(tiers):
+        if tier.ports_per_node is not None and index != leaving:
+            where = (*path, index, "ports_per_node")
+            findings.add(where, "conflict", "ports_per_node belongs to the first tier that leaves the node")
         ports = (tier.ports_per_node or devices_per_node) if index == leaving else None
         result.append(tier.model_copy(update={"ports_per_node": ports}))
     return tuple(result)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from solver.errors import FieldError, InvalidProblem
 from solver.problem.pointers import Path, pointer, user_path
+
+#: More errors than this are counted, not listed.
+MAX_ERRORS: Final = 100
 
 
 class Findings:
@@ -25,6 +29,10 @@ class Findings:
 
     def raise_if_any(self, moved: Mapping[Path, Path]) -> None:
         """Raise InvalidProblem with the pointers of the user's document if anything was noted."""
-        errors = [replace(error, pointer=pointer(user_path(path, moved))) for path, error in self._found]
+        found = [replace(error, pointer=pointer(user_path(path, moved))) for path, error in self._found]
+        errors = list(dict.fromkeys(found))
+        if len(errors) > MAX_ERRORS:
+            more = FieldError("", "invalid", f"{len(errors) - MAX_ERRORS} more errors are not listed")
+            errors = [*errors[:MAX_ERRORS], more]
         if errors:
-            raise InvalidProblem(dict.fromkeys(errors))
+            raise InvalidProblem(errors)

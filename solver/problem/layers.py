@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
-from solver.problem.spec import Amount, Count, Name, Natural, Spec
+from solver.problem.spec import Amount, Count, Name, Natural, Sized, Spec
 
 RecomputeKind = Literal["none", "selective", "full"]
 Partitionable = Literal["sample", "sequence", "attribute", "parameter", "expert"]
@@ -45,4 +43,4 @@ class Layers(Spec):
     """Operators and the formula that combines their costs."""
 
     cost_formula: Literal["native", "galvatron", "piper", "sailor", "aceso", "zorse"] = "native"
-    operators: Annotated[tuple[Operator, ...], Field(min_length=1, max_length=65536)]
+    operators: Annotated[tuple[Operator, ...], Sized(1, 65536)]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from solver.problem.spec import MAX_INTEGER, Count, Name, Natural, Quantity, Spec, one_of
+from solver.problem.spec import MAX_INTEGER, Count, Name, Natural, Quantity, Sized, Spec, one_of
 
 MAX_DISTINCT_LENGTHS: Final = 65536
 MAX_LENGTH_TOKENS: Final = 1 << 30
@@ -19,8 +19,8 @@ Length = Annotated[Count, Field(le=MAX_LENGTH_TOKENS)]
 class Histogram(Spec):
     """Counts per bin; bin i holds lengths in (edges[i], edges[i + 1]]."""
 
-    edges: Annotated[tuple[Annotated[Natural, Field(le=MAX_LENGTH_TOKENS)], ...], Field(min_length=2)]
-    counts: Annotated[tuple[Natural, ...], Field(min_length=1)]
+    edges: Annotated[tuple[Annotated[Natural, Field(le=MAX_LENGTH_TOKENS)], ...], Sized(2)]
+    counts: Annotated[tuple[Natural, ...], Sized(1)]
 
     @model_validator(mode="after")
     def _shape(self) -> Histogram:
@@ -43,17 +43,17 @@ class Lognormal(Spec):
     max: Length
 
 
-Sample = tuple[Annotated[dict[Name, Natural], Field(min_length=1)], Count]
+Sample = tuple[Annotated[dict[Name, Natural], Sized(1)], Count]
 
 
 class SequenceLengths(Spec):
     """Exactly one of the forms. counts are [length in tokens, number of documents]."""
 
     constant: Length | None = None
-    counts: Annotated[tuple[tuple[Length, Count], ...], Field(min_length=1)] | None = None
+    counts: Annotated[tuple[tuple[Length, Count], ...], Sized(1)] | None = None
     histogram: Histogram | None = None
     lognormal: Lognormal | None = None
-    samples: Annotated[tuple[Sample, ...], Field(min_length=1)] | None = None
+    samples: Annotated[tuple[Sample, ...], Sized(1)] | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> SequenceLengths:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from solver.problem.layers import Layers
-from solver.problem.spec import Count, Flag, Name, Natural, Quantity, Spec, one_of
+from solver.problem.spec import Count, Flag, Name, Natural, Quantity, Sized, Spec, one_of
 
 
 class SoftmaxAttention(Spec):
@@ -113,7 +113,7 @@ class Transformer(Spec):
     norm: Literal["rms", "layer"] = "rms"
     learned_positions: Count | None = None
     mtp_layers: Natural = 0
-    blocks: Annotated[tuple[Block, ...], Field(min_length=1, max_length=4096)]
+    blocks: Annotated[tuple[Block, ...], Sized(1, 4096)]
 
     @property
     def layers(self) -> int:
@@ -154,7 +154,7 @@ class Model(Spec):
     preset: Name | None = None
     hf_config: dict[str, Any] | None = None
     transformer: Transformer | None = None
-    modules: Annotated[tuple[Module, ...], Field(min_length=1, max_length=64)] | None = None
+    modules: Annotated[tuple[Module, ...], Sized(1, 64)] | None = None
     layers: Layers | None = None
 
     @model_validator(mode="after")

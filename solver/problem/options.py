@@ -46,6 +46,7 @@ _WORD_TYPES: Final[dict[str, Any]] = {
     "recompute": Literal["none", "selective", "full"],
     "sequence_parallel": Flag,
     "schedule": Literal["gpipe", "1f1b", "interleaved", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v", "dualpipe"],
+    "groups": tuple[Name, ...],
     "cp_kind": Literal["ring", "all_to_all", "all_gather", "hierarchical"],
     "offload_optimizer": _Offload,
     "offload_activations": _Offload,

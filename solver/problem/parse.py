@@ -18,7 +18,7 @@ from solver.problem.tree import check_tree
 
 
 def parse_problem(document: Mapping[str, Any]) -> Problem:
-    """The problem, complete and checked; raises InvalidProblem with every error of the first pass that found one.
+    """The problem, complete and checked; raises InvalidProblem: all errors of shape and types, or else all errors of meaning.
 
     Pointers are those of `document`, before shorthands were expanded.
     """
@@ -29,12 +29,14 @@ def parse_problem(document: Mapping[str, Any]) -> Problem:
     check_tree(dict(document), findings)
     findings.raise_if_any({})
     expanded, moved = expand(document)
+    cluster = document.get("cluster")
+    if isinstance(cluster, Mapping) and "node_matrix" in cluster:
+        findings.add(("cluster", "node_matrix"), "unknown_field", "node_matrix belongs under links", ("links",))
     problem = _typed(expanded, findings)
     findings.raise_if_any(moved)
     assert problem is not None
     check_supported(problem, findings)
     completed = complete(problem, findings)
-    findings.raise_if_any(moved)
     check(completed, findings)
     findings.raise_if_any(moved)
     return completed

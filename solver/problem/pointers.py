@@ -47,19 +47,22 @@ def user_path(path: Path, moved: Mapping[Path, Path]) -> Path:
 def field_errors(error: ValidationError, root: type[BaseModel], document: Any) -> Iterator[tuple[Path, FieldError]]:
     """Each error with its path in the (expanded) document; the pointer is filled in by the caller's path mapping."""
     for item in error.errors(include_url=False, include_input=True, include_context=True):
-        path = _real_path(item["loc"], document)
+        path = _real_path(item["loc"], document, item["type"] == "missing")
         yield path, _field_error(item, path, _candidates(root, item["loc"]))
 
 
-def _real_path(location: Path, document: Any) -> Path:
-    """The location without the tags that pydantic puts in for discriminated unions, and without '[key]' marks."""
+def _real_path(location: Path, document: Any, is_missing: bool) -> Path:
+    """The location without the tags that pydantic puts in for discriminated unions, and without '[key]' marks.
+
+    Only the last part of a missing field is a key that the document does not hold.
+    """
     path: list[str | int] = []
     here = document
     for position, part in enumerate(location):
         last = position == len(location) - 1
         if _holds(here, part):
             here = here[part]
-        elif part == "[key]" or (isinstance(here, Mapping) and not last):
+        elif part == "[key]" or (isinstance(here, Mapping) and not (last and is_missing)):
             continue
         path.append(part)
     return tuple(path)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 #: Largest integer that a JSON number (RFC 8785, IEEE double) carries exactly.
 MAX_INTEGER: Final = 2**53 - 1
+#: Bounds of quantities.
+SMALLEST: Final = 1e-30
+LARGEST: Final = 1e30
 
 
 class Spec(BaseModel):
@@ -52,14 +56,44 @@ def _as_text(value: Any) -> str:
     raise PydanticCustomError("wrong_type", "a string is needed")
 
 
+@dataclass(frozen=True)
+class Sized:
+    """Bounds of the number of members of a list or object, checked before the members, so that one fault is one error."""
+
+    smallest: int = 0
+    largest: int = MAX_INTEGER
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        inner = handler(source)
+        kinds = (dict,) if inner["type"] == "dict" else (list, tuple)
+        return core_schema.no_info_before_validator_function(lambda value: self._check(value, kinds), inner)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        described = handler(schema)
+        kind = "Properties" if described.get("type") == "object" else "Items"
+        if self.smallest:
+            described["min" + kind] = self.smallest
+        if self.largest != MAX_INTEGER:
+            described["max" + kind] = self.largest
+        return described
+
+    def _check(self, value: Any, kinds: Any) -> Any:
+        size = len(value) if isinstance(value, kinds) else self.smallest
+        if size < self.smallest:
+            raise PydanticCustomError("out_of_range", "at least {n} needed", {"n": self.smallest})
+        if size > self.largest:
+            raise PydanticCustomError("too_large", "at most {n} taken", {"n": self.largest})
+        return value
+
+
 #: At least one.
 Count = Annotated[int, BeforeValidator(_as_count), Field(ge=1, le=MAX_INTEGER)]
 #: Zero or more.
 Natural = Annotated[int, BeforeValidator(_as_count), Field(ge=0, le=MAX_INTEGER)]
-#: Above zero, in the unit its name ends in.
-Quantity = Annotated[float, BeforeValidator(_as_quantity), Field(gt=0)]
+#: Above zero, in the unit its name ends in; within bounds that keep every product and quotient finite.
+Quantity = Annotated[float, BeforeValidator(_as_quantity), Field(ge=SMALLEST, le=LARGEST)]
 #: Zero or more, in the unit its name ends in.
-Amount = Annotated[float, BeforeValidator(_as_quantity), Field(ge=0)]
+Amount = Annotated[float, BeforeValidator(_as_quantity), Field(ge=0, le=LARGEST)]
 #: 0 ... 1, both included.
 Fraction = Annotated[float, BeforeValidator(_as_quantity), Field(ge=0, le=1)]
 #: 0 ... 1, one excluded.

@@ -91,6 +91,10 @@ def _check_constraints(constraints: Constraints, findings: Findings) -> None:
             _refuse(("constraints", "fixed", word), f"{word} other than 0 is not supported in this version", findings, (0,))
         if any(value != 0 for value in constraints.allowed.get(word, ())):
             _refuse(("constraints", "allowed", word), f"{word} other than 0 is not supported in this version", findings, (0,))
+    for kind in ("fixed", "allowed"):
+        if "groups" in getattr(constraints, kind):
+            message = "groups cannot be constrained in this version; leave the group out of the cluster"
+            _refuse(("constraints", kind, "groups"), message, findings)
     for word, supported in (("schedule", SCHEDULES), ("cp_kind", CP_KINDS)):
         values: list[tuple[Path, object]] = [(("constraints", "fixed", word), constraints.fixed.get(word))]
         values += [(("constraints", "allowed", word, i), v) for i, v in enumerate(constraints.allowed.get(word, ()))]

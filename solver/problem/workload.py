@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from solver.problem.lengths import Length, SequenceLengths
-from solver.problem.spec import Amount, Count, Flag, Name, Natural, ProperFraction, Quantity, Spec, one_of
+from solver.problem.spec import Amount, Count, Flag, Name, Natural, ProperFraction, Quantity, Sized, Spec, one_of
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 Batching = Literal["padded", "packed", "per_sequence"]
@@ -71,7 +71,7 @@ class Lora(Spec):
 
     kind: Literal["lora"]
     rank: Count = 16
-    target_modules: Annotated[tuple[Name, ...], Field(min_length=1)] = ("all_linear",)
+    target_modules: Annotated[tuple[Name, ...], Sized(1)] = ("all_linear",)
 
 
 Task = Annotated[Pretrain | Finetune | Lora, Field(discriminator="kind")]
@@ -102,7 +102,7 @@ class Workload(Spec):
     sequence_lengths: SequenceLengths
     max_sequence_length: Length = 0
     truncate: Flag = False
-    batching: Annotated[tuple[Batching, ...], Field(min_length=1)] = ("packed",)
+    batching: Annotated[tuple[Batching, ...], Sized(1)] = ("packed",)
     global_batch: GlobalBatch
     scenarios: Scenarios | None = None
     precision: Precision = "bf16"

@@ -44,11 +44,12 @@ class YamlTrouble(Exception):
 
 
 class _Open:
-    """A mapping or sequence still being read."""
+    """A mapping or sequence still being read; `key` is that of the value expected next, or of the value being read."""
 
     def __init__(self, value: dict[str, Any] | list[Any]) -> None:
         self.value = value
         self.key: str | None = None
+        self.expects_key = isinstance(value, dict)
 
 
 def read_yaml(text: str) -> Any:
@@ -84,26 +85,33 @@ def _build(events: Iterator[Any]) -> Any:
 
 
 def _take(event: Any, stack: list[_Open], root: list[Any]) -> None:
-    path = tuple(part for part in map(_position, stack) if part is not None)
     if isinstance(event, AliasEvent) or event.anchor is not None:
-        raise YamlTrouble(path, "invalid", "anchors and aliases are not taken")
+        raise YamlTrouble(_path(stack), "invalid", "anchors and aliases are not taken")
     if isinstance(event, ScalarEvent):
-        _place_value(_scalar(event, path), event, stack, root, path)
+        _place_value(_scalar(event, stack), event, stack, root)
         return
     if event.tag is not None and not event.implicit:
-        raise YamlTrouble(path, "invalid", f"the tag {str(event.tag)[:80]!r} is not taken")
+        raise YamlTrouble(_path(stack), "invalid", f"the tag {str(event.tag)[:80]!r} is not taken")
     if len(stack) >= MAX_DEPTH:
-        raise YamlTrouble(path[:4], "too_large", f"nested deeper than {MAX_DEPTH}")
+        raise YamlTrouble(_path(stack)[:4], "too_large", f"nested deeper than {MAX_DEPTH}")
     value: dict[str, Any] | list[Any] = {} if isinstance(event, MappingStartEvent) else []
-    _place_value(value, event, stack, root, path)
+    _place_value(value, event, stack, root)
     stack.append(_Open(value))
 
 
-def _position(level: _Open) -> str | int | None:
-    return level.key if isinstance(level.value, dict) else len(level.value)
+def _path(stack: list[_Open]) -> Path:
+    """Where the value read now belongs."""
+    path: list[str | int] = []
+    for depth, level in enumerate(stack):
+        is_top = depth == len(stack) - 1
+        if isinstance(level.value, list):
+            path.append(len(level.value) - (0 if is_top else 1))
+        elif level.key is not None and not (is_top and level.expects_key):
+            path.append(level.key)
+    return tuple(path)
 
 
-def _place_value(value: Any, event: Any, stack: list[_Open], root: list[Any], path: Path) -> None:
+def _place_value(value: Any, event: Any, stack: list[_Open], root: list[Any]) -> None:
     """Put a value where it belongs: the root, the end of a list, a key, or the value of the key before it."""
     if not stack:
         root.append(value)
@@ -111,34 +119,36 @@ def _place_value(value: Any, event: Any, stack: list[_Open], root: list[Any], pa
     top = stack[-1]
     if isinstance(top.value, list):
         top.value.append(value)
-    elif top.key is None:
-        top.key = _as_key(value, event, top.value, path)
+    elif top.expects_key:
+        top.key = _as_key(value, event, top.value, stack)
+        top.expects_key = False
     else:
+        assert top.key is not None
         top.value[top.key] = value
-        top.key = None
+        top.expects_key = True
 
 
-def _as_key(value: Any, event: Any, holder: dict[str, Any], path: Path) -> str:
+def _as_key(value: Any, event: Any, holder: dict[str, Any], stack: list[_Open]) -> str:
     if not isinstance(event, ScalarEvent):
-        raise YamlTrouble(path, "invalid", "a key must be a plain string")
+        raise YamlTrouble(_path(stack), "invalid", "a key must be a plain string")
     if not isinstance(value, str):
-        raise YamlTrouble(path, "invalid", f"the key {event.value[:80]!r} is not a string; quote it")
+        raise YamlTrouble(_path(stack), "invalid", f"the key {event.value[:80]!r} is not a string; quote it")
     if value in holder:
-        raise YamlTrouble((*path, value), "duplicate_key", f"the key {value[:80]!r} is given twice")
+        raise YamlTrouble((*_path(stack), value), "duplicate_key", f"the key {value[:80]!r} is given twice")
     return value
 
 
-def _scalar(event: Any, path: Path) -> Any:
+def _scalar(event: Any, stack: list[_Open]) -> Any:
     """The value of a scalar: quoted ones are strings, plain ones by the core schema."""
     if event.tag is not None and str(event.tag) not in ("!", "tag:yaml.org,2002:str"):
-        raise YamlTrouble(path, "invalid", f"the tag {str(event.tag)[:80]!r} is not taken")
+        raise YamlTrouble(_path(stack), "invalid", f"the tag {str(event.tag)[:80]!r} is not taken")
     text: str = event.value
     if event.style is not None or event.tag is not None:
         return text
     if text in _WORDS:
         return _WORDS[text]
     if _NOT_FINITE.fullmatch(text):
-        raise YamlTrouble(path, "invalid", "a finite number is needed")
+        raise YamlTrouble(_path(stack), "invalid", "a finite number is needed")
     if len(text) > _MAX_DIGITS:
         return text
     if _INTEGER.fullmatch(text):
