@@ -12,7 +12,7 @@ from math import isclose
 
 from solver.balance import scenario_set
 from solver.certify_constraints import constraint_findings
-from solver.certify_layout import layout_findings
+from solver.certify_layout import layout_findings, replica_micro_batches
 from solver.certify_memory import RankBytes, rank_bytes, rank_classes
 from solver.cost.ledger import StepCosts, ledger
 from solver.errors import CertificationFailed, SolverError
@@ -117,17 +117,15 @@ def time_findings(problem: Problem, layout: Layout, prediction: Prediction) -> I
 
 def _dealing_findings(problem: Problem, layout: Layout, costs: StepCosts) -> Iterator[str]:
     scenarios = scenario_set(problem)
-    parts = layout.stages[0].parts
-    if (costs.stages, costs.vpp, len(costs.chains)) != (layout.pp, layout.vpp, len(parts)):
+    if (costs.stages, costs.vpp) != (layout.pp, layout.vpp):
         yield "the cost ledger describes another pipeline"
         return
-    for chain, part in zip(costs.chains, parts, strict=True):
-        shape = (part.size("dp"), part.micro_batches)
-        if any(work.shape != shape for work in chain.attention_work):
-            yield f"the replicas of a part take other micro-batches than its {shape[0]} x {shape[1]}"
-    if layout.global_batch_sequences() != scenarios.rows:
-        return
+    wanted = replica_micro_batches(layout.stages[0])
     for number in range(scenarios.count):
-        dealt = float(sum(chain.attention_work[number].sum() for chain in costs.chains))
-        if not isclose(dealt, float(scenarios.work[number].sum()), rel_tol=1e-9):
-            yield f"scenario {number}: the rows dealt out are not the rows of the batch"
+        replicas = [row for chain in costs.chains for row in chain.attention_work[number]]
+        if [row.shape[0] for row in replicas] != wanted:
+            yield f"scenario {number}: the replicas take other micro-batches than the layout gives them"
+        elif layout.global_batch_sequences() == scenarios.rows:
+            dealt = sum(float(row.sum()) for row in replicas)
+            if not isclose(dealt, float(scenarios.work[number].sum()), rel_tol=1e-9):
+                yield f"scenario {number}: the rows dealt out are not the rows of the batch"

@@ -132,12 +132,17 @@ def _covering(what: str, mesh: tuple[MeshAxis, ...], axes: tuple[str, ...], rank
         yield f"{what}: its strides do not reach every rank once"
 
 
+def replica_micro_batches(stage: Stage) -> list[int]:
+    """Micro-batches of every replica of a stage, in the order of its parts."""
+    return [part.micro_batches for part in stage.parts for _ in range(part.size("dp"))]
+
+
 def _replicas(layout: Layout) -> Iterator[str]:
-    """A replica runs through part k of every stage: parts agree on the number of replicas and their micro-batches."""
-    first = [(part.size("dp"), part.micro_batches) for part in layout.stages[0].parts]
+    """Replica r runs through all stages with the same micro-batches."""
+    first = replica_micro_batches(layout.stages[0])
     for index, stage in enumerate(layout.stages):
-        if [(part.size("dp"), part.micro_batches) for part in stage.parts] != first:
-            yield f"the parts of stage {index} have other replicas or micro-batches than those of stage 0"
+        if replica_micro_batches(stage) != first:
+            yield f"the replicas of stage {index} take other micro-batches than those of stage 0"
 
 
 def _batch(problem: Problem, layout: Layout) -> Iterator[str]:

@@ -73,8 +73,8 @@ def classic_model() -> Transformer:
 def test_classic_layer_keeps_the_published_bytes(tp: int, sequence_parallel: bool) -> None:
     """Korthikanti et al. 2022: s b h (10 + 24/t + 5 a s/(h t)), all of it /t with sequence parallelism.
 
-    They count the two dropout masks and the inputs of both norms and of the linear layers. Context: their 10 = two norm inputs and
-    outputs (8) and two masks (2); their 24 = query, key, value, output (8) and the wide layer twice (16).
+    They count the two dropout masks and the inputs of norms and linear layers: 10 = norm inputs and outputs (8) and masks (2),
+    24 = query, key, value and output (8) and the wide layer twice (16).
     """
     grid = dataclasses.replace(ONE, tp=tp, sequence_parallel=sequence_parallel and tp > 1)
     tensors = list(saved_tensors(classic_model(), classic_block(), grid, Kernels(attention="unfused", dropout=0.1)))
