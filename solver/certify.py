@@ -18,8 +18,8 @@ from solver.cost.ledger import StepCosts, ledger
 from solver.errors import CertificationFailed, SolverError
 from solver.frameworks import get_rule_set
 from solver.layout import Layout
-from solver.plan import MemoryEntry, Plan, Prediction
-from solver.problem import Problem
+from solver.plan import MemoryEntry, Plan, Prediction, plan_id
+from solver.problem import Problem, normal_form
 from solver.simulate import simulate
 
 MEMORY_TOLERANCE = 1e-3
@@ -30,6 +30,8 @@ VERDICTS = ("no", "fits", "safe")
 def certify(problem: Problem, plan: Plan) -> None:
     """Raise CertificationFailed, listing every finding, unless the plan of a normalised problem holds what it says."""
     findings = list(structure_findings(problem, plan.layout))
+    if plan.id != plan_id(normal_form(problem), plan.layout, plan.versions):
+        findings.append("the id is not that of the problem, layout and versions")
     if not findings:
         findings += memory_findings(problem, plan.layout, plan.prediction)
         findings += time_findings(problem, plan.layout, plan.prediction)
