@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from planner_service.app import create_app
 from planner_service.cli.exits import UnreadableInput
 from planner_service.settings import LOOPBACK_HOSTS, Settings
+from planner_service.solver_port import DEFAULT_SOLVER
 from planner_service.store.engine import open_engine
 from planner_service.store.migrate import current_revision, upgrade
 
@@ -27,7 +28,7 @@ def read_settings(**given: Any) -> Settings:
         raise UnreadableInput("settings: " + "; ".join(lines)) from error
 
 
-def serve_forever(host: str | None, port: int | None, database: str | None) -> None:
+def serve_forever(host: str | None, port: int | None, database: str | None, solver_name: str = DEFAULT_SOLVER) -> None:
     """Listens until SIGINT or SIGTERM; says on stdout where, once the port is taken."""
     settings = read_settings(host=host, port=port, database_url=database)
     if settings.host not in LOOPBACK_HOSTS and not settings.allow_remote:
@@ -37,7 +38,7 @@ def serve_forever(host: str | None, port: int | None, database: str | None) -> N
     listener = listen(settings.host, settings.port)
     print(f"{ANNOUNCEMENT}{address_of(listener)}", flush=True)
     config = uvicorn.Config(
-        create_app(settings), log_level="warning", timeout_graceful_shutdown=GRACEFUL_STOP_S, server_header=False
+        create_app(settings, solver_name), log_level="warning", timeout_graceful_shutdown=GRACEFUL_STOP_S, server_header=False
     )
     uvicorn.Server(config).run(sockets=[listener])
 

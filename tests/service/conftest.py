@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from planner_service.app import create_app
 from planner_service.settings import Settings
 from tests.service.fake_solver import NAME
+from tests.service.servers import running_server
 
 TERMINAL = ("done", "failed", "cancelled")
 
@@ -63,3 +64,10 @@ def ended(client):
         raise AssertionError(f"still {document['state']}")
 
     return wait
+
+
+@pytest.fixture
+def live_server(tmp_path):
+    """The URL of a server in a process of its own, with the fake solver and default limits."""
+    with running_server(f"sqlite:///{tmp_path / 'live.db'}") as (url, _):
+        yield url
