@@ -23,6 +23,11 @@ class ConfigReader:
         pointer = "/" + key.replace("~", "~0").replace("/", "~1") if key else ""
         self._errors.append(FieldError(pointer, code, message, None if allowed is None else tuple(allowed)))
 
+    def conflict(self, key: str, message: str) -> None:
+        """Note that sizes disagree, which means something only while all fields read so far are sound."""
+        if not self._errors:
+            self.refuse(key, "conflict", message)
+
     def raise_if_any(self) -> None:
         """Raise InvalidProblem with all that was noted."""
         if self._errors:

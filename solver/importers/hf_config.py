@@ -90,7 +90,7 @@ def _read_deepseek(reader: ConfigReader) -> dict[str, Any]:
     if groups > 1 and routed["experts"] % groups == 0 and reader.config.get("topk_method") != "greedy":
         routed["groups"] = groups
     elif groups > 1 and routed["experts"] % groups:
-        reader.refuse("n_group", "conflict", f"n_group must divide the {routed['experts']} experts")
+        reader.conflict("n_group", f"n_group must divide the {routed['experts']} experts")
     routed["shared_hidden_size"] = shared
     first, step = reader.number_of("first_k_dense_replace"), reader.size("moe_layer_freq", 1)
     pattern = [layer >= first and layer % step == 0 for layer in range(_layers(reader))]
@@ -131,9 +131,9 @@ def _grouped_attention(reader: ConfigReader, default_kv: int | None, *, bias: bo
     heads, hidden = reader.size("num_attention_heads"), reader.size("hidden_size")
     kv_heads = reader.size("num_key_value_heads", default_kv)
     if heads % kv_heads:
-        reader.refuse("num_key_value_heads", "conflict", f"num_key_value_heads must divide num_attention_heads ({heads})")
+        reader.conflict("num_key_value_heads", f"num_key_value_heads must divide num_attention_heads ({heads})")
     if not reader.given("head_dim") and hidden % heads:
-        reader.refuse("num_attention_heads", "conflict", "num_attention_heads does not divide hidden_size; give head_dim")
+        reader.conflict("num_attention_heads", "num_attention_heads does not divide hidden_size; give head_dim")
     head_dim = reader.size("head_dim", max(1, hidden // heads))
     return {
         "kind": "softmax",
@@ -208,7 +208,7 @@ def _gpt(reader: ConfigReader, kv_heads: int) -> dict[str, Any]:
         reader.refuse("activation_function", "not_supported", f"a gated activation {activation[:40]!r} is not understood here")
     hidden, heads = reader.size("n_embd"), reader.size("n_head")
     if hidden % heads:
-        reader.refuse("n_head", "conflict", "n_head does not divide n_embd")
+        reader.conflict("n_head", "n_head does not divide n_embd")
     head_dim = max(1, hidden // heads)
     attention = {"kind": "softmax", "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "bias": True}
     mlp = {"kind": "dense", "hidden_size": reader.size("n_inner", 4 * hidden), "gated": False, "bias": True}

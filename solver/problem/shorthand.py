@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from solver.catalog import profiles
 from solver.problem.pointers import Path
 
 #: Where a string may stand for an object, and the key it stands for.
@@ -35,6 +36,7 @@ def expand(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Path, Path
         _wrap(result, path, moved)
     _expand_allowed(result, moved)
     _expand_links(result, moved)
+    _drop_null_assumptions(result)
     return result, moved
 
 
@@ -74,3 +76,12 @@ def _expand_links(document: dict[str, Any], moved: dict[Path, Path]) -> None:
     if isinstance(cluster, dict) and isinstance(cluster.get("links"), Mapping) and set(cluster["links"]) == {"node_matrix"}:
         cluster["node_matrix"] = cluster.pop("links")["node_matrix"]
         moved[("cluster", "node_matrix")] = ("cluster", "links", "node_matrix")
+
+
+def _drop_null_assumptions(document: dict[str, Any]) -> None:
+    """A known assumption that is null is the profile's; unknown names stay and are refused later."""
+    holder = _holder(document, ("workload", "software", "assumptions", ""))
+    known = {name for profile in profiles().values() for name in profile.assumptions}
+    for name in [name for name, value in (holder or {}).items() if value is None and name in known]:
+        assert holder is not None
+        del holder[name]
