@@ -8,11 +8,15 @@ from dataclasses import dataclass, fields
 from solver.problem.cluster import Cluster
 from solver.problem.model import Attention, Mlp
 from solver.problem.problem import Problem
+from solver.problem.workload import Workload
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Distinct sizes over the layers (sorted); `rows` and `tolerance` are the global batch in sequences, None when in tokens."""
+    """Distinct sizes over the layers (sorted); `rows` and `tolerance` are the global batch in sequences, None when in tokens.
+
+    plain_states: optimizer states and main gradients are all fp32.
+    """
 
     layers: int
     mtp_layers: int
@@ -22,7 +26,6 @@ class Facts:
     shared_ffn: tuple[int, ...]
     expert_ffn: tuple[int, ...]
     experts: tuple[int, ...]
-    expert_groups: tuple[tuple[int, int], ...]
     linear_bias: bool
     vocab_size: int
     learned_positions: int | None
@@ -31,6 +34,8 @@ class Facts:
     tolerance: float
     devices: int
     optimizer: str
+    plain_states: bool
+    precision: str
 
     @property
     def moe(self) -> bool:
@@ -73,7 +78,6 @@ def read_facts(problem: Problem) -> Facts:
         shared_ffn=_distinct(mlp.shared_hidden_size for mlp in moes),
         expert_ffn=_distinct(mlp.hidden_size for mlp in moes),
         experts=_distinct(mlp.experts for mlp in moes),
-        expert_groups=tuple(sorted({(mlp.experts, mlp.groups) for mlp in moes if mlp.groups})),
         linear_bias=any(mlp.kind == "dense" and mlp.bias for mlp in mlps),
         vocab_size=model.vocab_size,
         learned_positions=model.learned_positions,
@@ -82,7 +86,14 @@ def read_facts(problem: Problem) -> Facts:
         tolerance=batch.tolerance,
         devices=_all_devices(problem.cluster),
         optimizer=problem.workload.optimizer.name,
+        plain_states=_plain_states(problem.workload),
+        precision=problem.workload.precision,
     )
+
+
+def _plain_states(workload: Workload) -> bool:
+    optimizer = workload.optimizer
+    return workload.precision == "fp32" or {optimizer.master, optimizer.moments, optimizer.main_gradient} == {"fp32"}
 
 
 def _rows_of_tokens(problem: Problem) -> int | None:

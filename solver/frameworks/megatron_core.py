@@ -1,6 +1,7 @@
 """Megatron-core v0.20 (Megatron-LM training arguments of August 2026), checked against its sources.
 
-Ids MC01 ... MC53 are those under which the rules were collected. Not reachable by a layout of ours, hence no predicate:
+Ids MC01 ... MC53 are those under which the rules were collected; MCX-fp16 is a further check of its arguments.py, CAP-* follow
+from the capabilities. Not reachable by a layout of ours, hence without a predicate:
 
 | rules | why |
 | --- | --- |
@@ -8,7 +9,7 @@ Ids MC01 ... MC53 are those under which the rules were collected. Not reachable 
 | MC04 | the exporter always writes --expert-tensor-parallel-size, so its default (tp) never applies |
 | MC07 | the exporter always writes --kv-channels |
 | MC15, MC16, MC17, MC18 | uneven stages are always written as a layout string, never as first/last/account flags |
-| MC24 | a problem whose router groups do not divide its experts is refused while it is parsed (kept here for presets) |
+| MC24 | a problem whose router groups do not divide its experts is refused while it is parsed |
 | MC26, MC28, MC29 | recompute flags come from the exporter in legal combinations, core_attn is the only selective module |
 | MC30, MC31 | activation offload is not supported yet |
 | MC33, MC36, MC42, MC45, MC48 | the exporter writes the flags and the environment together |
@@ -88,12 +89,16 @@ def biased_experts_are_whole(facts: Facts, columns: Columns) -> Bools:
     return np.asarray(columns["etp"] == 1)
 
 
-def offload_has_sharded_adam(facts: Facts, columns: Columns) -> Bools:
-    """Optimizer offload needs the precision-aware optimizer: Adam behind the distributed optimizer."""
-    off = columns["offload_optimizer_percent"] == 0
+def special_states_have_sharded_adam(facts: Facts, columns: Columns) -> Bools:
+    """Offload and states other than fp32 need the precision-aware optimizer: Adam behind the distributed optimizer."""
+    plain = np.asarray(columns["offload_optimizer_percent"] == 0)
     if facts.optimizer not in ("adam", "adamw"):
-        return np.asarray(off)
-    return np.asarray(off | (columns["zero"] == 1))
+        return plain
+    return np.asarray((plain & facts.plain_states) | (columns["zero"] == 1))
+
+
+def experts_spread_without_fp16(facts: Facts, columns: Columns) -> Bools:
+    return always(columns) if facts.precision != "fp16" else np.asarray(columns["ep"] == 1)
 
 
 def predictions_have_rotary_positions(facts: Facts, columns: Columns) -> Bools:
@@ -173,12 +178,11 @@ RULES = (
          holds.experts_split),
     Rule("MC23", "refused", ("sequence_parallel", "tp"), "experts at tp {tp} need sequence parallel",
          moe_tp_is_sequence_parallel),
-    Rule("MC24", "refused", (), "router groups do not divide the {experts} experts", holds.expert_groups_divide),
     Rule("MC25", "refused", ("etp",), "experts with bias need etp 1, it is {etp}", biased_experts_are_whole),
     Rule(
         "MC32", "refused", ("offload_optimizer_percent", "zero"),
-        "optimizer offload needs the precision-aware optimizer: adam with ZeRO 1, here {optimizer} with ZeRO {zero}",
-        offload_has_sharded_adam,
+        "offload and states other than fp32 need the precision-aware optimizer: adam with ZeRO 1, not {optimizer}, {zero}",
+        special_states_have_sharded_adam,
     ),
     Rule(
         "MC39", "refused", ("cp", "tp", "cp_kind"),
@@ -196,6 +200,7 @@ RULES = (
         "{optimizer_replicas} instances of the distributed optimizer do not divide the data parallel ranks",
         optimizer_instances_divide,
     ),
+    Rule("MCX-fp16", "refused", ("ep",), "expert parallelism does not go with fp16, ep is {ep}", experts_spread_without_fp16),
     Rule("CAP-layers", "refused", ("pp", "vpp"), "{layers} layers do not fill pp {pp} x vpp {vpp} chunks",
          holds.every_chunk_has_layers),
     Rule("CAP-zero", "refused", ("zero",), "ZeRO {zero} is not available: the distributed optimizer is ZeRO 1", zero_is_known),

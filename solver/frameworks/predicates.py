@@ -110,11 +110,6 @@ def layers_divide_unless_split_explicitly(facts: Facts, columns: Columns) -> Boo
     return np.asarray((columns["explicit_split"] == 1) | divides(columns["pp"] * columns["vpp"], facts.layers))
 
 
-def expert_groups_divide(facts: Facts, columns: Columns) -> Bools:
-    fits = all(experts % groups == 0 for experts, groups in facts.expert_groups)
-    return always(columns) if fits else ~always(columns)
-
-
 def positions_suffice(facts: Facts, columns: Columns) -> Bools:
     fits = facts.learned_positions is None or facts.row_tokens <= facts.learned_positions
     return always(columns) if fits else ~always(columns)

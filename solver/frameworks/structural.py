@@ -85,12 +85,11 @@ RULES = (
         "dp {dp} x mbs {mbs} x micro-batches {micro_batches} give {step_rows} sequences a step, {rows} are asked for",
         holds.batch_agrees,
     ),
-    Rule("S15", "refused", (), "router groups do not divide the experts ({experts})", holds.expert_groups_divide),
-    Rule("S16", "refused", (), "rows of {row_tokens} tokens exceed the {learned_positions} learned positions",
+    Rule("S15", "refused", (), "rows of {row_tokens} tokens exceed the {learned_positions} learned positions",
          holds.positions_suffice),
-    Rule("S17", "refused", ("offload_optimizer_percent",), "offload {offload_optimizer_percent} % is not on the grid",
+    Rule("S16", "refused", ("offload_optimizer_percent",), "offload {offload_optimizer_percent} % is not on the grid",
          offload_on_grid),
-    Rule("S18", "changed", ("sequence_parallel",), "sequence parallel does nothing at tp 1", holds.sequence_parallel_has_tp),
+    Rule("S17", "changed", ("sequence_parallel",), "sequence parallel does nothing at tp 1", holds.sequence_parallel_has_tp),
 )  # fmt: skip
 
 RULE_SET = RuleSet("any", ("latest-known",), CAPABILITIES, RULES)

@@ -1,0 +1,174 @@
+"""Plans for Megatron-core: a launch script of `pretrain_gpt.py` with every flag explicit, and the derived numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from solver.errors import FieldError
+from solver.exporters.base import Export, Exporter, ExportFile
+from solver.exporters.launch_nodes import LaunchNodes, UnlaunchableError, launch_nodes
+from solver.exporters.megatron_model import inexpressible_model, model_flags, moe_flags
+from solver.exporters.megatron_parallel import (
+    data_parallel_flags,
+    environment,
+    inexpressible_order,
+    parallel_flags,
+    recompute_flags,
+)
+from solver.exporters.megatron_script import FlagGroup, script
+from solver.exporters.megatron_training import (
+    batch_flags,
+    inexpressible_workload,
+    kernel_flags,
+    optimizer_flags,
+    precision_flags,
+)
+from solver.frameworks.megatron_core import RULE_SET, padded_vocab_size
+from solver.layout import Layout
+from solver.plan import Plan, Violation
+from solver.problem.problem import Problem
+
+VERSION = "0.20"
+
+_FIELDS = {
+    "CAP-unequal_shares": "stages/0/parts/0/share",
+    "CAP-per_stage_degrees": "stages/{stage}/parts/0/mesh",
+    "CAP-per_layer_recompute": "stages/0/overrides",
+    "CAP-unlike_devices": "stages/0/parts/0/devices",
+    "CAP-zero": "stages/0/strategy/shard",
+    "CAP-offload": "stages/0/strategy/offload/optimizer",
+    "MC19": "stages/{mtp}/holds",
+}
+"""Field of the layout that a rule is about, where it is not a degree."""
+
+
+def inexpressible(problem: Problem, layout: Layout) -> tuple[FieldError, ...]:
+    """Rules that refuse the layout, and whatever of model, workload and layout has no flag."""
+    broken = RULE_SET.violations(problem, layout)
+    if broken:
+        return tuple(_as_field(violation) for violation in broken)
+    return tuple(_without_flag(problem, layout))
+
+
+def _as_field(violation: Violation) -> FieldError:
+    stage = violation.values.get("stage", 0)
+    holders = violation.values.get("mtp")
+    field = _FIELDS.get(violation.rule, f"stages/{stage}").format(stage=stage, mtp=holders[0] if isinstance(holders, list) else 0)
+    nearest = tuple(f"{name}: {value}" for name, value in violation.nearest.items()) or None
+    return FieldError(f"/layout/modules/0/{field}", "not_supported", f"{violation.rule}: {violation.message}", nearest)
+
+
+def _without_flag(problem: Problem, layout: Layout) -> Iterator[FieldError]:
+    yield from inexpressible_model(problem.transformer)
+    yield from inexpressible_workload(problem, layout)
+    yield from inexpressible_order(layout)
+    try:
+        launch_nodes(problem, layout)
+    except UnlaunchableError as error:
+        yield FieldError("/layout/modules/0/stages/0/parts/0/ranks", "not_supported", str(error), None)
+
+
+def export(problem: Problem, plan: Plan) -> Export:
+    """Files of an expressible plan."""
+    nodes = launch_nodes(problem, plan.layout)
+    derived = _derived(problem, plan.layout, nodes)
+    text = script(
+        _header(plan, derived), nodes, environment(plan.layout), problem.transformer.vocab_size, _groups(problem, plan.layout)
+    )
+    metadata = {
+        "plan_id": plan.id,
+        "framework": {"name": RULE_SET.name, "version": VERSION},
+        "versions": plan.versions.model_dump(mode="json"),
+        "derived": derived,
+        "nodes": [_node_run(*run) for run in nodes.ranges()],
+        "environment": environment(plan.layout),
+        "predicted": {
+            "step_time_s": plan.prediction.step_time_s,
+            "tokens_per_s": plan.prediction.tokens_per_s,
+            "memory_verdict": plan.prediction.verdict,
+        },
+        "notes": _notes(problem),
+    }
+    files = (
+        ExportFile(path="launch.sh", media_type="text/x-shellscript", content=text),
+        ExportFile(path="plan.json", media_type="application/json", content=json.dumps(metadata, indent=2) + "\n"),
+    )
+    command = "bash launch.sh --srun" if len(nodes.nodes) > 1 else "bash launch.sh"
+    return Export(framework=RULE_SET.name, version=VERSION, files=files, command=command)
+
+
+def _node_run(first: int, last: int, group: str, first_node: int, last_node: int) -> dict[str, Any]:
+    return {"node_ranks": [first, last], "group": group, "nodes": [first_node, last_node]}
+
+
+def _derived(problem: Problem, layout: Layout, nodes: LaunchNodes) -> dict[str, Any]:
+    stage = layout.stages[0]
+    part = stage.parts[0]
+    ranks = sum(other.device_count for other in stage.parts)
+    experts = part.size("etp") * part.size("ep")
+    vocab = problem.transformer.vocab_size
+    return {
+        "world_size": nodes.world_size,
+        "nodes": len(nodes.nodes),
+        "processes_per_node": nodes.processes_per_node,
+        "data_parallel_size": ranks // (part.size("tp") * part.size("cp")),
+        "expert_data_parallel_size": ranks // experts,
+        "micro_batches_per_replica": part.micro_batches,
+        "global_batch_size": layout.global_batch_sequences(),
+        "sequence_length": problem.workload.max_sequence_length,
+        "vocab_size": vocab,
+        "padded_vocab_size": padded_vocab_size(vocab, part.size("tp")),
+        "layers_per_virtual_stage": [last - first + 1 for _, _, (first, last) in layout.virtual_stages()],
+    }
+
+
+def _header(plan: Plan, derived: dict[str, Any]) -> list[str]:
+    layers = ", ".join(str(count) for count in derived["layers_per_virtual_stage"])
+    return [
+        f"Megatron-core launch script, checked against the rules of Megatron-LM {VERSION}.",
+        f"Plan {plan.id}",
+        f"  (solver {plan.versions.solver}, cost model {plan.versions.cost_model}, data {plan.versions.data})",
+        "",
+        "Derived numbers (Megatron computes them itself; they must come out the same):",
+        f"  world size               {derived['world_size']} = {derived['nodes']} nodes x {derived['processes_per_node']}",
+        f"  data parallel size       {derived['data_parallel_size']}",
+        f"  expert data parallel     {derived['expert_data_parallel_size']}",
+        f"  micro-batches a replica  {derived['micro_batches_per_replica']}",
+        f"  global batch             {derived['global_batch_size']} sequences of {derived['sequence_length']} tokens",
+        f"  padded vocabulary        {derived['padded_vocab_size']} (of {derived['vocab_size']})",
+        f"  layers a virtual stage   {layers}",
+        f"Predicted: {plan.prediction.step_time_s:.4g} s a step, memory {plan.prediction.verdict}.",
+    ]
+
+
+def _groups(problem: Problem, layout: Layout) -> list[FlagGroup]:
+    model, precision = problem.transformer, problem.workload.precision
+    padded = padded_vocab_size(model.vocab_size, layout.stages[0].parts[0].size("tp"))
+    groups = [
+        FlagGroup(
+            "MODEL_ARGS",
+            (f"Model; the vocabulary is padded to {padded}.",),
+            tuple(model_flags(model, problem.workload.max_sequence_length)),
+        ),
+        FlagGroup("MOE_ARGS", ("Experts.",), tuple(moe_flags(model, precision))),
+        FlagGroup("PARALLEL_ARGS", ("Layout.",), tuple(parallel_flags(problem, layout))),
+        FlagGroup("DATA_PARALLEL_ARGS", ("Data parallel: optimizer states and gradients.",), tuple(data_parallel_flags(layout))),
+        FlagGroup("RECOMPUTE_ARGS", ("Recompute.",), tuple(recompute_flags(layout))),
+        FlagGroup("BATCH_ARGS", ("Batch.",), tuple(batch_flags(problem, layout))),
+        FlagGroup("PRECISION_ARGS", ("Precision.",), tuple(precision_flags(problem))),
+        FlagGroup("OPTIMIZER_ARGS", ("Optimizer.",), tuple(optimizer_flags(problem, layout))),
+        FlagGroup("KERNEL_ARGS", ("Kernels.",), tuple(kernel_flags(problem))),
+    ]
+    return [group for group in groups if group.flags]
+
+
+def _notes(problem: Problem) -> list[str]:
+    notes = ["Rotary base and scaling, router score function and learning rate do not change the plan: give them in EXTRA_ARGS."]
+    if "packed" in problem.workload.batching:
+        notes.append("Rows are packs: attention stays within documents only if the data loader passes their boundaries.")
+    return notes
+
+
+EXPORTER = Exporter(RULE_SET.name, inexpressible, export)
