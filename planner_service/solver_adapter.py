@@ -59,28 +59,41 @@ class RealSolver:
         return EvaluationAnswer(json_text(evaluation), stored)
 
     def export(self, plan: StoredPlan, framework: str) -> str:
-        """The export document; what the framework cannot express is refused with 409."""
+        """The export document; what the framework cannot express is refused with 409, an unknown framework with 404."""
+        known = solver.exporter_names()
+        if framework not in known:
+            error = FieldProblem("", "unknown_name", "There is no export for this framework.", known)
+            raise Problem(404, "not_found", "There is no export for this framework.", [error])
         with refusals():
             parsed = solver.parse_problem(orjson.loads(plan.context))
-            made = solver.export(parsed, solver.Plan.model_validate_json(plan.body), framework)
-        return json_text(made)
+            return json_text(solver.export(parsed, solver.Plan.model_validate_json(plan.body), framework))
 
     def import_hf_config(self, config: Document) -> str:
         """The explicit sizes that a config.json means."""
         with refusals():
-            return json_text(solver.import_hf_config(config))
+            made = solver.import_hf_config(config)
+        return json_text({"kind": "hf-config", "model": {"transformer": made.transformer}, "warnings": made.warnings})
 
     def devices(self) -> str:
-        """Every device with its aliases and figures."""
-        return json_text(solver.devices())
+        """Every device: the inline form, what a group of them defaults to, and the sources."""
+        entries = []
+        for device in solver.devices().values():
+            entry = {"aliases": device.aliases, "devices_per_node": device.devices_per_node, "host": device.host}
+            entries.append({**device.content, **entry, "fabric": device.fabric, "sources": device.sources})
+        return json_text({"devices": entries})
 
     def models(self) -> str:
-        """Every preset."""
-        return json_text(solver.models())
+        """Every preset with its explicit sizes and sources."""
+        return json_text({"models": list(solver.models().values())})
 
     def frameworks(self) -> str:
-        """Every rule set with its capabilities and whether it exports."""
-        return json_text(solver.frameworks())
+        """Every rule set with its versions and capabilities, and whether there is an export."""
+        entries = []
+        for name in solver.framework_names():
+            rules = solver.get_rule_set(name)
+            entry = {"name": name, "versions": rules.versions, "capabilities": rules.capabilities}
+            entries.append({**entry, "exports": name in solver.exporter_names()})
+        return json_text({"frameworks": entries})
 
 
 @contextmanager

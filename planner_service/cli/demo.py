@@ -82,11 +82,16 @@ def wait_for_interrupt(out: Console) -> None:
         return
 
 
+def serve_command(database_url: str) -> list[str]:
+    """A service at a free loopback port, run by this very Python."""
+    serve = [sys.executable, "-m", "planner_service.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
+    return [*serve, "--database", database_url]
+
+
 @contextmanager
 def service(database: Path) -> Iterator[str]:
     """A service in a process of its own on a free loopback port; yields its URL."""
-    command = [sys.executable, "-m", "planner_service.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
-    command += ["--database", f"sqlite:///{database}"]
+    command = serve_command(f"sqlite:///{database}")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     try:

@@ -1,7 +1,7 @@
 """Problem and layout files: JSON or YAML, with references to other files expanded before anything else.
 
 References, relative to the file they stand in: an object `{file: PATH}` anywhere, `hf_config: PATH`, and `counts: PATH`
-(rows of length and count). A referenced file is JSON, YAML or, for rows of numbers, CSV.
+(rows of length and count). A referenced file is JSON, an object in YAML, or rows of numbers in CSV.
 """
 
 from __future__ import annotations

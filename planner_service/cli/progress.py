@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 
-PLAIN_INTERVAL_S = 5.0
+PLAIN_INTERVAL_S = 2.0
 
 
 def progress_text(progress: dict[str, Any], elapsed_s: float) -> str:
@@ -55,8 +55,9 @@ class ProgressLine:
             self._plain(text, elapsed_s)
 
     def _plain(self, text: str, elapsed_s: float) -> None:
-        """A line at the start and every few seconds."""
+        """A line at the start, one with the first figures, and one every few seconds."""
         key = text.rpartition(" · ")[0]
-        if key != self._last_text and (self._last_text == "" or elapsed_s - self._last_plain_s >= PLAIN_INTERVAL_S):
+        early = self._last_text == "" or self._last_text.endswith("starting")
+        if key != self._last_text and (early or elapsed_s - self._last_plain_s >= PLAIN_INTERVAL_S):
             self._last_plain_s, self._last_text = elapsed_s, key
             self._errors.print(text, highlight=False, soft_wrap=True)

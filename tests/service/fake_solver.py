@@ -14,7 +14,9 @@ import orjson
 from planner_service.problems import FieldProblem, Problem
 from planner_service.solver_port import Checked, EvaluationAnswer, SearchAnswer
 from planner_service.store.records import StoredPlan
+from tests.service.sample_documents import plan_document, result_document
 
+FILE = {"path": "conf/run.sh", "media_type": "text/x-sh", "content": "torchrun --tp [4]\n"}
 NAME = "tests.service.fake_solver:FakeSolver"
 KNOWN = ("model", "workload", "cluster", "search", "behaviour", "framework")
 
@@ -26,8 +28,7 @@ def digest(document: Any) -> str:
 def plan(name: str) -> StoredPlan:
     """A plan that says its name."""
     plan_id = digest(name)
-    body = {"id": plan_id, "layout": {"name": name}, "prediction": {"step_time_s": 1.5}, "expressible_in": ["fake"]}
-    return StoredPlan(plan_id, orjson.dumps(body).decode(), orjson.dumps({"name": name}).decode())
+    return StoredPlan(plan_id, orjson.dumps(plan_document(plan_id)).decode(), orjson.dumps({"name": name}).decode())
 
 
 class FakeSolver:
@@ -69,13 +70,7 @@ class FakeSolver:
     def _answer(self, status, stopped_by, behaviour):
         best = plan(str(behaviour.get("name", "best")))
         other = plan("alternative")
-        result = {
-            "status": status,
-            "plan": orjson.loads(best.body),
-            "alternatives": [{"plan_id": other.id}],
-            "stopped_by": stopped_by,
-        }
-        result["noise"] = time.time_ns()
+        result = {**result_document(status, best.id, other.id, stopped_by), "noise": time.time_ns()}
         return SearchAnswer(orjson.dumps(result).decode(), status in ("optimal", "infeasible"), (best, other))
 
     def evaluate(self, problem, layout):
@@ -85,23 +80,30 @@ class FakeSolver:
         if "sleep_s" in layout:
             time.sleep(layout["sleep_s"])
         if layout.get("tp") == 3:
-            text = '{"verdict":"illegal","violations":[{"rule":"tp_divides_heads"}],"plan":null}'
-            return EvaluationAnswer(text, None)
+            broken = {
+                "rule": "tp_divides_heads",
+                "severity": "refused",
+                "message": "tp 3",
+                "values": {"tp": 3},
+                "nearest": {"tp": 4},
+            }
+            return EvaluationAnswer(orjson.dumps({"verdict": "illegal", "violations": [broken], "plan": None}).decode(), None)
         if "bad" in layout:
             raise Problem(422, "invalid_layout", "bad", [FieldProblem("/bad", "unknown_field", "no")]).prefixed("/layout")
         made = plan(f"evaluated-{digest(layout)}")
-        return EvaluationAnswer('{"verdict":"ok","violations":[],"plan":' + made.body + "}", made)
+        verdict = "does_not_fit" if layout.get("tp") == 1 else "ok"
+        return EvaluationAnswer('{"verdict":"' + verdict + '","violations":[],"plan":' + made.body + "}", made)
 
     def export(self, plan, framework):
         if framework != "fake":
             error = FieldProblem("/layout/share", "not_supported", "unequal shares")
             raise Problem(409, "not_expressible", "unequal shares", [error])
-        return orjson.dumps({"framework": framework, "version": "1", "files": [], "command": plan.id}).decode()
+        return orjson.dumps({"framework": framework, "version": "1", "files": [FILE], "command": plan.id}).decode()
 
     def import_hf_config(self, config):
         if "model_type" not in config:
             raise Problem(422, "invalid_problem", "no type", [FieldProblem("/model_type", "missing", "missing")])
-        return '{"kind":"hf-config","warnings":[]}'
+        return '{"kind":"hf-config","model":{"transformer":{"hidden_size":8}},"warnings":["rope scaling has no influence"]}'
 
     def devices(self):
         return '{"devices":[]}'
