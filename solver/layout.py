@@ -44,11 +44,16 @@ def _refuse_number_lookalikes(value: object) -> object:
 
 
 Count = Annotated[int, BeforeValidator(_refuse_lookalikes)]
-Size = Annotated[Count, Field(ge=1, le=262_144)]
-Index = Annotated[Count, Field(ge=0)]
+MAX_DEVICES = 262_144
+MAX_LAYERS = 1_000_000
+MAX_MICRO_BATCHES = 1 << 26
+Size = Annotated[Count, Field(ge=1, le=MAX_DEVICES)]
+MicroBatches = Annotated[Count, Field(ge=1, le=MAX_MICRO_BATCHES)]
+Rows = Annotated[Count, Field(ge=1, le=2**53 - 1)]
+Index = Annotated[Count, Field(ge=0, le=MAX_LAYERS)]
 Number = Annotated[float, BeforeValidator(_refuse_number_lookalikes), Field(allow_inf_nan=False)]
 Fraction = Annotated[Number, Field(ge=0.0, le=1.0)]
-Range = tuple[Index, Annotated[Count, Field(ge=-1)]]
+Range = tuple[Index, Annotated[Count, Field(ge=-1, le=MAX_LAYERS)]]
 
 
 class Record(BaseModel):
@@ -176,7 +181,7 @@ class Part(Record):
     mesh: tuple[MeshAxis, ...] = ()
     expert_mesh: Annotated[tuple[MeshAxis, ...], OMIT] = ()
     share: Annotated[Number, Field(gt=0.0, le=1.0)]
-    micro_batches: Size
+    micro_batches: MicroBatches
 
     def size(self, axis: str) -> int:
         """Size of an axis of either mesh; an axis that is not listed has size 1."""
@@ -284,7 +289,7 @@ class UniformLayout(Record):
     sequence_parallel: bool = False
     schedule: Annotated[Schedule, BeforeValidator(_kind_from_word)] = Schedule()
     dp: Size | None = None
-    gbs: Size | None = None
+    gbs: Rows | None = None
     groups: tuple[str, ...] | None = None
     cp_kind: Annotated[Literal["ring", "all_to_all", "all_gather", "hierarchical"], OMIT] = "ring"
     offload_optimizer: Annotated[Fraction, OMIT] = 0.0

@@ -10,6 +10,7 @@ from solver.frameworks.columns import uniform_row
 from solver.frameworks.facts import Facts, read_facts
 from solver.frameworks.predicates import balanced_split
 from solver.layout import (
+    MAX_MICRO_BATCHES,
     ContextParallel,
     DeviceRange,
     GradientSync,
@@ -53,6 +54,9 @@ def expand_uniform(problem: Problem, layout: UniformLayout, layers_per_chunk: Se
     """
     facts = read_facts(problem)
     row = uniform_row(problem, layout, facts)
+    if row["micro_batches"] > MAX_MICRO_BATCHES:
+        text = f"{row['micro_batches']} micro-batches a replica"
+        raise InvalidProblem((FieldError("/gbs", "too_large", text, (f"<= {MAX_MICRO_BATCHES}",)),))
     sizes = _Sizes(layout, row["dp"], row["micro_batches"], row["zero"])
     ranges = _ordered_devices(problem, layout, sizes.stage_devices * layout.pp)
     counts = list(layers_per_chunk or balanced_split(facts.layers, layout.pp * layout.vpp))
@@ -73,7 +77,7 @@ def expand_uniform(problem: Problem, layout: UniformLayout, layers_per_chunk: Se
 
 def _ordered_devices(problem: Problem, layout: UniformLayout, wanted: int) -> list[DeviceRange]:
     groups = {group.name: group.nodes * group.devices_per_node for group in problem.cluster.groups}
-    names = layout.groups or tuple(groups)
+    names = tuple(dict.fromkeys(layout.groups or groups))
     for index, name in enumerate(names):
         if name not in groups:
             raise InvalidProblem((FieldError(f"/groups/{index}", "unknown_name", f"there is no group {name!r}", tuple(groups)),))

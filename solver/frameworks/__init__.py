@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import asdict
 from functools import cache
+from typing import Any
 
 from solver.errors import FieldError, InvalidProblem
 from solver.frameworks.capability_checks import recomputed_per_chunk
@@ -27,6 +29,7 @@ __all__ = [
     "RuleSet",
     "balanced_split",
     "default_zero",
+    "describe_frameworks",
     "framework_names",
     "get_rule_set",
     "read_facts",
@@ -46,6 +49,20 @@ def _rule_sets() -> tuple[RuleSet, ...]:
 
 def framework_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(rule_set.name for rule_set in _rule_sets()))
+
+
+def describe_frameworks() -> list[dict[str, Any]]:
+    """Name, versions, capabilities and rules of every rule set, for people and programs that choose one."""
+    return [
+        {
+            "name": rule_set.name,
+            "versions": list(rule_set.versions),
+            "exports": rule_set.capabilities.exports,
+            "capabilities": asdict(rule_set.capabilities),
+            "rules": [{"id": rule.id, "severity": rule.severity, "text": rule.text} for rule in rule_set.rules],
+        }
+        for rule_set in _rule_sets()
+    ]
 
 
 def get_rule_set(name: str, version: str = "latest-known") -> RuleSet:

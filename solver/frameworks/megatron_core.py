@@ -72,11 +72,6 @@ def split_hint(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
     return {"layers_per_stage": balanced_split(facts.layers, row["pp"] * row["vpp"])}
 
 
-def world_divides_in_expert_grids(_: Facts, columns: Columns) -> Bools:
-    world = columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"]
-    return np.asarray(world % (columns["etp"] * columns["ep"] * columns["pp"]) == 0)
-
-
 def moe_tp_is_sequence_parallel(facts: Facts, columns: Columns) -> Bools:
     if not facts.moe:
         return always(columns)
@@ -141,7 +136,7 @@ RULES = (
     Rule(
         "MC02", "refused", ("ep", "etp", "dp"),
         "tp {tp} x cp {cp} x dp {dp} x pp {pp} ranks do not divide by etp {etp} x ep {ep} x pp {pp}",
-        world_divides_in_expert_grids,
+        holds.expert_grid_fits,
     ),
     Rule("MC05", "refused", ("tp",), "tp {tp} does not divide the {heads} attention heads", holds.heads_split),
     Rule(

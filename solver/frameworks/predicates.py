@@ -65,7 +65,8 @@ def expert_grid_fits(_: Facts, columns: Columns) -> Bools:
 
 
 def devices_suffice(_: Facts, columns: Columns) -> Bools:
-    return np.asarray(columns["tp"] * columns["cp"] * columns["dp"] * columns["pp"] <= columns["devices"])
+    needed = columns["tp"].astype(np.float64) * columns["cp"] * columns["dp"] * columns["pp"]
+    return np.asarray(needed <= columns["devices"])
 
 
 def batch_agrees(facts: Facts, columns: Columns) -> Bools:

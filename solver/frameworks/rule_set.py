@@ -41,13 +41,19 @@ class RuleSet:
         return result
 
     def violations(self, problem: Problem, layout: Layout | UniformLayout) -> tuple[Violation, ...]:
-        """Everything that makes the layout illegal, each rule once; empty when it is legal."""
+        """Everything that makes the layout illegal, each rule once; empty when it is legal.
+
+        A layout whose own arithmetic is wrong (L01 ... L09) is not asked about the framework.
+        """
         facts = read_facts(problem)
         if isinstance(layout, UniformLayout):
             unknown = tuple(_unknown_groups(problem, layout))
             rows = [(0, 0, uniform_row(problem, layout, facts))]
             return unknown or tuple(self._broken(self._forbidding(), facts, rows))
-        found = [*layout_violations(problem, layout, facts), *capability_violations(problem, layout, self.capabilities)]
+        unsound = tuple(layout_violations(problem, layout, facts))
+        if unsound:
+            return unsound
+        found = list(capability_violations(problem, layout, self.capabilities))
         for check in self.layout_checks:
             found += check(problem, layout)
         return (*found, *self._broken(self._forbidding(), facts, layout_rows(layout)))
@@ -89,6 +95,8 @@ def _unknown_groups(problem: Problem, layout: UniformLayout) -> Iterator[Violati
     if layout.groups is None and len(names) > 1:
         text = "the cluster has several groups; name those to use, in rank order"
         yield Violation(rule="L10", severity="refused", message=text, nearest={"groups": names})
+    if len(set(layout.groups or ())) != len(layout.groups or ()):
+        yield Violation(rule="L10", severity="refused", message="a group is named twice", nearest={"groups": names})
     for name in layout.groups or ():
         if name not in names:
             text = f"there is no group {name!r}"
