@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isclose
 
-from solver.balance import scenario_set
+from solver.balance import ScenarioSet, scenario_set
 from solver.certify_constraints import constraint_findings
 from solver.certify_layout import layout_findings, replica_micro_batches
 from solver.certify_memory import RankBytes, rank_bytes, rank_classes
@@ -54,19 +54,21 @@ def structure_findings(problem: Problem, layout: Layout) -> Iterator[str]:
 
 # -------------------------------------------------------------------------------------------------------------------- memory
 def memory_findings(problem: Problem, layout: Layout, prediction: Prediction) -> Iterator[str]:
-    """Compare every memory entry with the recounted bytes of its class; the entries must be the classes, in order."""
-    classes = [rank_bytes(rank) for rank in rank_classes(problem, layout)]
-    entries = prediction.memory_bytes
-    if [(entry.stage, entry.group) for entry in entries] != [(own.stage, own.group) for own in classes]:
-        yield f"memory is given for {[(e.stage, e.group) for e in entries]}, the classes of equal ranks are " + str(
-            [(own.stage, own.group) for own in classes]
-        )
+    """Every stage and group has one entry, and it is that of its worst class; classes are all parts of all stages."""
+    worst: dict[tuple[int, str], RankBytes] = {}
+    for own in (rank_bytes(rank) for rank in rank_classes(problem, layout)):
+        key = (own.stage, own.group)
+        if key not in worst or own.device > worst[key].device:
+            worst[key] = own
+    stated = [(entry.stage, entry.group) for entry in prediction.memory_bytes]
+    if sorted(stated) != sorted(worst):
+        yield f"memory is given for {stated}, the classes of equal ranks are {list(worst)}"
         return
-    for entry, own in zip(entries, classes, strict=True):
-        yield from _entry_findings(entry, own)
-    worst = min((own.verdict for own in classes), key=VERDICTS.index)
-    if prediction.verdict != worst:
-        yield f"the verdict is {prediction.verdict}, recounted {worst}"
+    for entry in prediction.memory_bytes:
+        yield from _entry_findings(entry, worst[entry.stage, entry.group])
+    least = min((own.verdict for own in worst.values()), key=VERDICTS.index)
+    if prediction.verdict != least and not any(_on_edge(own) for own in worst.values()):
+        yield f"the verdict is {prediction.verdict}, recounted {least}"
 
 
 def _entry_findings(entry: MemoryEntry, own: RankBytes) -> Iterator[str]:
@@ -101,7 +103,8 @@ def _on_edge(own: RankBytes) -> bool:
 def time_findings(problem: Problem, layout: Layout, prediction: Prediction) -> Iterator[str]:
     """The simulated step is the stated one, its breakdown adds up to it, and all rows of all scenarios are dealt out."""
     costs = ledger(problem, layout)
-    yield from _dealing_findings(problem, layout, costs)
+    scenarios = scenario_set(problem)
+    yield from _dealing_findings(scenarios, layout, costs)
     stated = prediction.step_time_s
     try:
         simulated = simulate(costs).step_time_s
@@ -115,10 +118,30 @@ def time_findings(problem: Problem, layout: Layout, prediction: Prediction) -> I
     total += sum(axis.exposed for axis in parts.communication.values())
     if not isclose(stated, total, rel_tol=TIME_TOLERANCE):
         yield f"the breakdown adds up to {total:.6g} s of {stated:.6g} s"
+    yield from _rate_findings(problem, scenarios, layout, prediction, simulated)
 
 
-def _dealing_findings(problem: Problem, layout: Layout, costs: StepCosts) -> Iterator[str]:
-    scenarios = scenario_set(problem)
+def _rate_findings(
+    problem: Problem, scenarios: ScenarioSet, layout: Layout, prediction: Prediction, step_s: float
+) -> Iterator[str]:
+    """Real tokens a second, a device and a unit of money follow from the simulated step."""
+    rows = layout.global_batch_sequences() / scenarios.rows
+    tokens_per_s = float(scenarios.real_tokens.mean()) * rows / step_s
+    parts = [part for stage in layout.stages for part in stage.parts]
+    rates = [
+        ("tokens_per_s", prediction.tokens_per_s, tokens_per_s),
+        ("tokens_per_s_per_device", prediction.tokens_per_s_per_device, tokens_per_s / sum(p.device_count for p in parts)),
+    ]
+    if prediction.cost is not None:
+        prices = {group.name: group.price_per_device_hour or 0.0 for group in problem.cluster.groups}
+        per_s = sum(prices[entry.group] * entry.count for part in parts for entry in part.devices) / 3600
+        rates.append(("cost per_1e9_tokens", prediction.cost.per_1e9_tokens, per_s / tokens_per_s * 1e9))
+    for name, stated, counted in rates:
+        if not isclose(stated, counted, rel_tol=TIME_TOLERANCE):
+            yield f"{name} is {stated:.6g}, the simulated step gives {counted:.6g}"
+
+
+def _dealing_findings(scenarios: ScenarioSet, layout: Layout, costs: StepCosts) -> Iterator[str]:
     if (costs.stages, costs.vpp) != (layout.pp, layout.vpp):
         yield "the cost ledger describes another pipeline"
         return

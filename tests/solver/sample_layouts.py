@@ -23,7 +23,7 @@ def moe_model(**fields: Any) -> dict[str, Any]:
 
 
 def group(name: str = "h", device: str = "H100-SXM5-80", nodes: int = 2) -> dict[str, Any]:
-    return {"name": name, "device": device, "nodes": nodes, "devices_per_node": 8}
+    return {"name": name, "device": device, "nodes": nodes, "devices_per_node": 8, "price_per_device_hour": 2.0}
 
 
 def sample_problem(model: Mapping[str, Any] | None = None, rows: int = 32, groups: Any = None, **fields: Any) -> Problem:

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import solver.certify
+from solver.balance import scenario_set
 from solver.certify import certify
 from solver.certify_memory import RankBytes, rank_bytes, rank_classes
 from solver.cost.ledger import ledger
 from solver.errors import CertificationFailed
+from solver.evaluate import evaluate
 from solver.layout import Layout
 from solver.plan import Plan, Versions, plan_id
 from solver.problem import Problem, normal_form
@@ -51,6 +55,8 @@ def plan_document(problem: Problem, document: dict[str, Any]) -> dict[str, Any]:
     layout = Layout.model_validate(document)
     step = simulate(ledger(problem, layout)).step_time_s
     classes = [rank_bytes(rank) for rank in rank_classes(problem, layout)]
+    devices = sum(part.device_count for stage in layout.stages for part in stage.parts)
+    tokens_per_s = float(scenario_set(problem).real_tokens.mean()) / step
     breakdown = {
         "compute": 0.7 * step,
         "communication": {"tp": {"exposed": 0.1 * step, "hidden": step}},
@@ -61,13 +67,14 @@ def plan_document(problem: Problem, document: dict[str, Any]) -> dict[str, Any]:
     prediction = {
         "step_time_s": step,
         "step_time_interval_s": [0.9 * step, 1.1 * step],
-        "tokens_per_s": 1.0,
-        "tokens_per_s_per_device": 1.0,
+        "tokens_per_s": tokens_per_s,
+        "tokens_per_s_per_device": tokens_per_s / devices,
         "mfu": 0.4,
         "mfu_convention": "causal attention counted half",
         "time_breakdown_s": breakdown,
         "memory_bytes": [memory_entry(own) for own in classes],
         "verdict": min((own.verdict for own in classes), key=("no", "fits", "safe").index),
+        "cost": {"per_1e9_tokens": 2.0 * devices / 3600 / tokens_per_s * 1e9, "currency": "USD"},
         "provenance": {"compute": "analytical"},
     }
     versions = VERSIONS.model_dump()
@@ -115,6 +122,9 @@ FALSE_STATEMENTS = [
     (("prediction", "memory_bytes", 0, "host"), lambda _: 1e9, "host is"),
     (("prediction", "memory_bytes", 0, "verdict"), lambda _: "fits", "the verdict is fits, recounted safe"),
     (("prediction", "memory_bytes", 0, "group"), lambda _: "x", "classes of equal ranks"),
+    (("prediction", "tokens_per_s"), lambda value: value * 1.01, "tokens_per_s is"),
+    (("prediction", "tokens_per_s_per_device"), lambda value: value / 2, "tokens_per_s_per_device is"),
+    (("prediction", "cost", "per_1e9_tokens"), lambda value: value * 0.99, "cost per_1e9_tokens is"),
     (("prediction", "verdict"), lambda _: "no", "the verdict is no, recounted safe"),
 ]
 
@@ -128,6 +138,22 @@ def test_a_false_statement_is_named(path: tuple[Any, ...], falsify: Any, expecte
         target = target[key]
     target[path[-1]] = falsify(target[path[-1]])
     assert expected in check(problem, plan)
+
+
+EVALUATED = [sample_problem(groups=[group(nodes=4)]), sample_problem(moe_model(mtp_layers=1), groups=[group(nodes=4)])]
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+def test_whatever_evaluate_predicts_is_certified(data: st.DataObject) -> None:
+    problem = data.draw(st.sampled_from(EVALUATED))
+    words: dict[str, Any] = {name: data.draw(st.sampled_from([1, 2, 4])) for name in ("tp", "pp", "cp", "ep", "mbs", "vpp")}
+    words["zero"] = data.draw(st.integers(0, 3))
+    words["recompute"] = data.draw(st.sampled_from(["none", "selective", "full"]))
+    words["offload_optimizer"] = data.draw(st.sampled_from([0.0, 0.5, 1.0]))
+    outcome = evaluate(problem, words)
+    assume(outcome.plan is not None)
+    certify(problem, outcome.plan)
 
 
 def test_small_rounding_is_accepted() -> None:
