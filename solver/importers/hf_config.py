@@ -12,7 +12,7 @@ from typing import Any, Final
 from solver.importers.config_reader import ConfigReader
 from solver.importers.hf_guards import check_architecture, check_attention_pattern, check_nesting, note_harmless
 
-_MAX_LAYERS: Final = 65_536
+_MAX_LAYERS: Final = 4096
 
 
 @dataclass(frozen=True)

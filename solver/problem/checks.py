@@ -7,16 +7,16 @@ from typing import Final
 from solver.catalog import nearest
 from solver.problem.cluster import MAX_DEVICES, Cluster, Group
 from solver.problem.findings import Findings
-from solver.problem.model import Transformer
+from solver.problem.model import MAX_LAYERS, Transformer
 from solver.problem.problem import Problem
-from solver.problem.statistics import expected_draws
+from solver.problem.statistics import expected_draws, expected_rows
 from solver.problem.supported import PRECISIONS
 from solver.problem.workload import Workload
 
 #: Most sequence lengths drawn for all scenarios together.
 MAX_DRAWS: Final = 1 << 25
-#: Layers and experts above which a model is a mistake rather than a model.
-MAX_LAYERS: Final = 65_536
+#: Most rows of one global batch.
+MAX_ROWS: Final = 1 << 20
 
 
 def check(problem: Problem, findings: Findings) -> None:
@@ -52,6 +52,10 @@ def _check_lengths(workload: Workload, findings: Findings) -> None:
     if len(workload.batching) > 1 and workload.global_batch.tokens is None:
         message = "several batching policies are compared at equal tokens: give global_batch.tokens"
         findings.add(("workload", "batching"), "conflict", message)
+    rows = expected_rows(workload)
+    if rows > MAX_ROWS:
+        message = f"a batch of about {rows:.3g} rows is more than {MAX_ROWS}"
+        findings.add(("workload", "global_batch"), "too_large", message)
     draws = expected_draws(workload)
     if draws > MAX_DRAWS:
         message = (

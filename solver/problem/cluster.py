@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from solver.catalog import UnknownName, find_device
-from solver.problem.spec import Amount, Count, Flag, Fraction, Name, ProperFraction, Quantity, Sized, Spec
+from solver.problem.spec import Amount, Count, Flag, Fraction, Name, ProperFraction, Quantity, Sized, Spec, later
 from solver.problem.workload import Precision
 from solver.units import Dtype
 
@@ -64,8 +64,8 @@ def _device_content(value: Any) -> Any:
 class Host(Spec):
     """memory_bytes of one node; pcie_bytes_per_s of one device, one way."""
 
-    memory_bytes: Quantity = 0.0
-    pcie_bytes_per_s: Quantity = 0.0
+    memory_bytes: Quantity = later(0.0)
+    pcie_bytes_per_s: Quantity = later(0.0)
 
 
 class FabricTier(Spec):
@@ -76,7 +76,7 @@ class FabricTier(Spec):
     """
 
     name: Name
-    span_devices: Count = 0
+    span_devices: Count = later(0)
     bytes_per_s_per_device: Quantity
     latency_s: Amount = 1.0e-5
     kind: Literal["switch", "mesh", "torus"] = "switch"
@@ -91,7 +91,7 @@ class Group(Spec):
     name: Name
     device: Annotated[DeviceSpec, BeforeValidator(_device_content)]
     nodes: Count
-    devices_per_node: Count = 0
+    devices_per_node: Count = later(0)
     host: Host = Host()
     fabric: Annotated[tuple[FabricTier, ...], Sized(0, 16)] = ()
     price_per_device_hour: Amount | None = None

@@ -6,13 +6,16 @@ problem that came out of `parse_problem` holds no such zero.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from solver.problem.layers import Layers
-from solver.problem.spec import Count, Flag, Name, Natural, Quantity, Sized, Spec, one_of
+from solver.problem.spec import Count, Flag, Name, Natural, Quantity, Sized, Spec, later, one_of
+
+#: More layers than this are a mistake rather than a model.
+MAX_LAYERS: Final = 4096
 
 
 class SoftmaxAttention(Spec):
@@ -20,8 +23,8 @@ class SoftmaxAttention(Spec):
 
     kind: Literal["softmax"]
     heads: Count
-    kv_heads: Count = 0
-    head_dim: Count = 0
+    kv_heads: Count = later(0)
+    head_dim: Count = later(0)
     causal: Flag = True
     window_tokens: Count | None = None
     bias: Flag = False
@@ -46,8 +49,8 @@ class LinearAttention(Spec):
 
     kind: Literal["linear"]
     heads: Count
-    kv_heads: Count = 0
-    head_dim: Count = 0
+    kv_heads: Count = later(0)
+    head_dim: Count = later(0)
     causal: Flag = True
     bias: Flag = False
 
@@ -93,7 +96,7 @@ Mlp = Annotated[DenseMlp | MoeMlp, Field(discriminator="kind")]
 class Block(Spec):
     """`repeat` equal layers in a row, each attention then feed-forward (either may be null)."""
 
-    repeat: Annotated[Count, Field(le=65536)] = 1
+    repeat: Annotated[Count, Field(le=MAX_LAYERS)] = 1
     attention: Attention | None = None
     mlp: Mlp | None = None
 
@@ -113,7 +116,7 @@ class Transformer(Spec):
     norm: Literal["rms", "layer"] = "rms"
     learned_positions: Count | None = None
     mtp_layers: Natural = 0
-    blocks: Annotated[tuple[Block, ...], Sized(1, 4096)]
+    blocks: Annotated[tuple[Block, ...], Sized(1, MAX_LAYERS)]
 
     @property
     def layers(self) -> int:

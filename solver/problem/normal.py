@@ -55,6 +55,7 @@ def _normal_workload(workload: Workload) -> Workload:
     return workload.model_copy(
         update={
             "sequence_lengths": _normal_lengths(lengths),
+            "truncate": workload.truncate and lengths.longest_tokens > workload.max_sequence_length,
             "batching": tuple(sorted(workload.batching)),
             "scenarios": scenarios,
         }

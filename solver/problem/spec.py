@@ -103,6 +103,15 @@ Flag = Annotated[bool, BeforeValidator(_as_flag)]
 Name = Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=200)]
 
 
+def later(empty: Any) -> Any:
+    """The default of a field that `complete` fills: `empty` until then, and no default in the schema shown to users."""
+    return Field(default=empty, json_schema_extra=_without_default)
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
 def one_of(spec: BaseModel, names: tuple[str, ...], what: str) -> None:
     """Raise unless exactly one of the named fields is given (not null)."""
     given = [name for name in names if getattr(spec, name) is not None]

@@ -34,17 +34,26 @@ def _phi(z: float) -> float:
     return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
+def expected_rows(workload: Workload) -> float:
+    """About how many rows a global batch has, by the policy that makes the most of them."""
+    batch, lengths = workload.global_batch, workload.sequence_lengths
+    if batch.sequences is not None:
+        return float(batch.sequences)
+    assert batch.tokens is not None
+    is_packed = "padded" not in workload.batching
+    if is_packed or lengths.samples is not None:
+        return batch.tokens / workload.max_sequence_length if workload.max_sequence_length else 0.0
+    return batch.tokens / mean_tokens(lengths, workload.max_sequence_length)
+
+
 def expected_draws(workload: Workload) -> float:
     """About how many sequence lengths are drawn for all scenarios (0 when the length is constant)."""
-    lengths = workload.sequence_lengths
+    lengths, batch = workload.sequence_lengths, workload.global_batch
     if lengths.is_constant or lengths.samples is not None:
         return 0.0
     mean = mean_tokens(lengths, workload.max_sequence_length)
-    rows = workload.global_batch.sequences
-    tokens = workload.global_batch.tokens
-    if tokens is not None:
-        a_batch = tokens / mean
+    if batch.tokens is not None:
+        a_batch = batch.tokens / mean
     else:
-        assert rows is not None
-        a_batch = rows * (workload.max_sequence_length / mean if "packed" in workload.batching else 1.0)
+        a_batch = expected_rows(workload) * (workload.max_sequence_length / mean if "packed" in workload.batching else 1.0)
     return a_batch * (workload.scenarios or Scenarios()).batches

@@ -12,7 +12,8 @@ from solver.problem.pointers import Path
 from solver.problem.problem import Problem
 from solver.problem.workload import Workload
 
-FRAMEWORKS: Final = ("any", "megatron-core")
+#: Frameworks and versions that have a rule set (the rule sets may not be imported here; a test keeps the two equal).
+FRAMEWORKS: Final = {"any": ("latest-known",), "megatron-core": ("latest-known", "0.20")}
 OBJECTIVES: Final = ("step_time", "cost")
 OPTIMIZERS: Final = ("adamw", "adam", "sgd", "custom")
 TASKS: Final = ("pretrain", "finetune")
@@ -30,8 +31,9 @@ def check_supported(problem: Problem, findings: Findings) -> None:
     _check_cluster(problem.cluster, findings)
     _check_constraints(problem.constraints, findings)
     _member(problem.objective.kind, OBJECTIVES, ("objective", "kind"), findings)
-    _member(problem.framework.name, FRAMEWORKS, ("framework", "name"), findings)
-    _member(problem.framework.version, (LATEST,), ("framework", "version"), findings)
+    _member(problem.framework.name, tuple(FRAMEWORKS), ("framework", "name"), findings)
+    versions = FRAMEWORKS.get(problem.framework.name, (LATEST,))
+    _member(problem.framework.version, versions, ("framework", "version"), findings)
     if problem.running is not None:
         _refuse(("running",), "re-planning is not supported in this version", findings)
 

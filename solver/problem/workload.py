@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from solver.problem.lengths import Length, SequenceLengths
-from solver.problem.spec import Amount, Count, Flag, Name, Natural, ProperFraction, Quantity, Sized, Spec, one_of
+from solver.problem.spec import Amount, Count, Flag, Name, Natural, ProperFraction, Quantity, Sized, Spec, later, one_of
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 Batching = Literal["padded", "packed", "per_sequence"]
@@ -80,7 +80,7 @@ Task = Annotated[Pretrain | Finetune | Lora, Field(discriminator="kind")]
 class Software(Spec):
     """A cost profile by name; `assumptions` overrides its values. Complete after parsing."""
 
-    name: Name = ""
+    name: Name = later("")
     version: Name = "latest-known"
     assumptions: dict[Name, Amount] = Field(default_factory=dict)
 
@@ -100,7 +100,7 @@ class Workload(Spec):
     """What one step of training is."""
 
     sequence_lengths: SequenceLengths
-    max_sequence_length: Length = 0
+    max_sequence_length: Length = later(0)
     truncate: Flag = False
     batching: Annotated[tuple[Batching, ...], Sized(1)] = ("packed",)
     global_batch: GlobalBatch

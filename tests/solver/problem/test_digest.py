@@ -152,6 +152,7 @@ def test_digests_are_bare_lower_case_hex() -> None:
 
 DEFAULTS: list[tuple[str, Any]] = [
     ("workload.truncate", False),
+    ("workload.truncate", True),
     ("workload.max_sequence_length", 4096),
     ("workload.batching", ["packed"]),
     ("workload.global_batch.tolerance", 0),

@@ -299,10 +299,17 @@ def test_truncate_allows_longer_sequences() -> None:
     )
 
 
-def test_too_many_draws_are_refused() -> None:
-    """A batch that would take for ever to draw."""
-    lengths = {"lognormal": {"median": 100, "sigma": 1.0, "max": 8192}}
-    document = small(**{"workload.sequence_lengths": lengths, "workload.global_batch": {"sequences": 10**9}})
+@pytest.mark.parametrize(
+    ("lengths", "batch"),
+    [
+        ({"lognormal": {"median": 100, "sigma": 1.0, "max": 8192}}, {"sequences": 10**6}),
+        ({"constant": 4096}, {"sequences": 2 * 10**6}),
+        ({"constant": 4096}, {"tokens": 2**50}),
+    ],
+)
+def test_batches_too_large_to_simulate_are_refused(lengths: dict[str, Any], batch: dict[str, Any]) -> None:
+    """A batch that would take for ever to draw or to lay out."""
+    document = small(**{"workload.sequence_lengths": lengths, "workload.global_batch": batch})
     assert findings(document) == {("/workload/global_batch", "too_large")}
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from solver.problem import SequenceLengths, mean_tokens, parse_problem
-from solver.problem.statistics import expected_draws
+from solver.problem.statistics import expected_draws, expected_rows
 from tests.solver.problem.documents import mixed, small
 
 
@@ -30,6 +30,14 @@ def test_mean_of_lognormal_agrees_with_draws() -> None:
     rng = random.Random(1)
     drawn = [min(8192.0, math.exp(rng.gauss(math.log(900), 1.1))) for _ in range(200_000)]
     assert mean_tokens(lengths, 8192) == pytest.approx(sum(drawn) / len(drawn), rel=0.01)
+
+
+def test_rows() -> None:
+    """Rows of a token batch: packs of the longest length, or padded documents."""
+    tokens = mixed(**{"workload.global_batch": {"tokens": 32768 * 10}})
+    assert expected_rows(parse_problem(tokens).workload) == 10
+    padded = parse_problem({**tokens, "workload": {**tokens["workload"], "batching": "padded"}}).workload
+    assert expected_rows(padded) == pytest.approx(327680 / mean_tokens(padded.sequence_lengths, 32768))
 
 
 def test_draws() -> None:
