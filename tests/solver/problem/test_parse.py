@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from solver.errors import FieldError, InvalidProblem
 from solver.problem import parse_problem
 from tests.solver.problem.documents import mixed, small
+from tests.solver.problem.refusals import findings, refused
 
 INLINE: dict[str, Any] = {
     "name": "X1",
@@ -17,18 +17,6 @@ INLINE: dict[str, Any] = {
     "memory_bytes": 6.4e10,
     "memory_bytes_per_s": 1e12,
 }
-
-
-def refused(document: Any) -> tuple[FieldError, ...]:
-    """The errors of a document that must be refused."""
-    with pytest.raises(InvalidProblem) as caught:
-        parse_problem(document)
-    return caught.value.errors
-
-
-def findings(document: Any) -> set[tuple[str, str]]:
-    """(pointer, code) of each error."""
-    return {(error.pointer, error.code) for error in refused(document)}
 
 
 def test_small_document_is_completed() -> None:
@@ -42,18 +30,6 @@ def test_small_document_is_completed() -> None:
     assert problem.workload.max_sequence_length == 4096
     assert problem.workload.software.name == "megatron-core"
     assert problem.workload.software.assumptions["context_bytes"] == 1.3e9
-
-
-def test_fabric_spans_the_group_and_has_ports_where_it_leaves_the_node() -> None:
-    """Two nodes and more: the network tier spans them and carries the ports."""
-    group = parse_problem(mixed()).cluster.groups[0]
-    assert [(tier.name, tier.span_devices, tier.ports_per_node) for tier in group.fabric] == [("nvlink", 8, None), ("ib", 32, 8)]
-
-
-def test_half_a_node_cuts_the_catalogue_fabric() -> None:
-    """Four devices a node: the scale-up tier is that node, not two of them."""
-    document = small(**{"cluster.groups.0.devices_per_node": 4, "cluster.groups.0.nodes": 2})
-    assert [tier.span_devices for tier in parse_problem(document).cluster.groups[0].fabric] == [4, 8]
 
 
 def test_host_is_merged_field_by_field() -> None:
@@ -319,107 +295,6 @@ def test_groups_and_links_twice() -> None:
     document["cluster"]["links"].append({"between": ["a100", "h100"], "bytes_per_s_per_node": 1e9})
     document["cluster"]["groups"].append(document["cluster"]["groups"][0])
     assert findings(document) == {("/cluster/links/1/between", "conflict"), ("/cluster/groups/2/name", "conflict")}
-
-
-def tiers(*spans: int | None, **more: Any) -> list[dict[str, Any]]:
-    """A fabric of tiers with these spans."""
-    bare = [{"name": f"t{i}", "bytes_per_s_per_device": 1e10, **more} for i in range(len(spans))]
-    return [tier if span is None else {**tier, "span_devices": span} for tier, span in zip(bare, spans, strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("fabric", "expected"),
-    [
-        (tiers(8, None), [8, 32]),
-        (tiers(8, 1000), [8, 32]),
-        (tiers(4, 8, 16, 32), [4, 8, 16, 32]),
-        (tiers(64, None), [32]),
-        (tiers(None), [32]),
-    ],
-)
-def test_fabric_spans(fabric: list[dict[str, Any]], expected: list[int]) -> None:
-    """The last tier spans the group; what the group does not reach is dropped."""
-    document = small(**{"cluster.groups.0.fabric": fabric, "cluster.groups.0.nodes": 4})
-    assert [tier.span_devices for tier in parse_problem(document).cluster.groups[0].fabric] == expected
-
-
-@pytest.mark.parametrize(
-    ("fabric", "index", "code"),
-    [
-        (tiers(8, 8, None), 1, "conflict"),
-        (tiers(8, 4, None), 1, "conflict"),
-        (tiers(6, None), 0, "conflict"),
-        (tiers(8, 16), 1, "conflict"),
-        (tiers(None, None), 0, "missing"),
-    ],
-)
-def test_fabric_that_does_not_nest(fabric: list[dict[str, Any]], index: int, code: str) -> None:
-    """Tiers go outwards, hold whole inner ones and whole nodes or parts of one."""
-    document = small(**{"cluster.groups.0.fabric": fabric, "cluster.groups.0.nodes": 4})
-    assert (f"/cluster/groups/0/fabric/{index}/span_devices", code) in findings(document)
-
-
-def test_ports_belong_where_the_node_is_left() -> None:
-    """Ports on the inner tier are refused, torus and mesh are not supported yet."""
-    document = small(**{"cluster.groups.0.fabric": tiers(8, None, ports_per_node=4), "cluster.groups.0.nodes": 4})
-    assert findings(document) == {("/cluster/groups/0/fabric/0/ports_per_node", "conflict")}
-    document = small(**{"cluster.groups.0.fabric": tiers(None, kind="torus", shape=[2, 4])})
-    assert findings(document) == {("/cluster/groups/0/fabric/0/kind", "not_supported")}
-
-
-def block(**changes: Any) -> dict[str, Any]:
-    """A model of one block."""
-    content = {
-        "repeat": 2,
-        "attention": {"kind": "softmax", "heads": 8},
-        "mlp": {"kind": "dense", "hidden_size": 256},
-        **changes,
-    }
-    return {"transformer": {"hidden_size": 64, "vocab_size": 100, "blocks": [content]}}
-
-
-def test_explicit_transformer_is_completed() -> None:
-    """Key/value heads and head width follow from the heads."""
-    attention = parse_problem(small(model=block())).transformer.blocks[0].attention
-    assert attention is not None
-    assert attention.kind == "softmax"
-    assert (attention.kv_heads, attention.head_dim, attention.causal) == (8, 8, True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "pointer", "code"),
-    [
-        ({"attention": {"kind": "softmx", "heads": 8}}, "attention", "unknown_name"),
-        ({"attention": {"heads": 8}}, "attention", "missing"),
-        ({"attention": {"kind": "softmax"}}, "attention/heads", "missing"),
-        ({"attention": {"kind": "softmax", "head": 8}}, "attention/head", "unknown_field"),
-        ({"attention": {"kind": "softmax", "heads": 8, "kv_heads": 3}}, "attention/kv_heads", "conflict"),
-        ({"attention": {"kind": "softmax", "heads": 7}}, "attention/heads", "conflict"),
-        ({"attention": {"kind": "softmax", "heads": 8, "window_tokens": 64}}, "attention/window_tokens", "not_supported"),
-        ({"attention": {"kind": "linear", "heads": 8}}, "attention/kind", "not_supported"),
-        ({"attention": None, "mlp": None}, "", "missing"),
-        ({"mlp": {"kind": "moe", "hidden_size": 8, "experts": 4, "top_k": 8}}, "mlp", "out_of_range"),
-        ({"mlp": {"kind": "moe", "hidden_size": 8, "experts": 4, "top_k": 2, "groups": 3}}, "mlp", "conflict"),
-        ({"mlp": {"kind": "dense", "hidden_size": 8, "experts": 4}}, "mlp/experts", "unknown_field"),
-        ({"repeat": 0}, "repeat", "out_of_range"),
-    ],
-)
-def test_blocks_are_checked(changes: dict[str, Any], pointer: str, code: str) -> None:
-    """The union tag is no part of the pointer."""
-    expected = "/model/transformer/blocks/0" + (f"/{pointer}" if pointer else "")
-    found = findings(small(model=block(**changes)))
-    if code == "missing" and pointer == "attention/heads":
-        assert (expected, code) in found
-    else:
-        assert (expected, code) in found
-        assert len(found) == (2 if pointer == "attention/head" else 1)
-
-
-def test_model_without_vocabulary() -> None:
-    """An encoder alone cannot be trained here."""
-    model = block()
-    del model["transformer"]["vocab_size"]
-    assert findings(small(model=model)) == {("/model/transformer/vocab_size", "missing")}
 
 
 @pytest.mark.parametrize(
