@@ -102,15 +102,15 @@ def _on_edge(own: RankBytes) -> bool:
 # ---------------------------------------------------------------------------------------------------------------------- time
 def time_findings(problem: Problem, layout: Layout, prediction: Prediction) -> Iterator[str]:
     """The simulated step is the stated one, its breakdown adds up to it, and all rows of all scenarios are dealt out."""
-    costs = ledger(problem, layout)
+    try:
+        costs = ledger(problem, layout)
+        simulated = simulate(costs).step_time_s
+    except SolverError as error:
+        yield f"the step cannot be timed: {error}"
+        return
     scenarios = scenario_set(problem)
     yield from _dealing_findings(scenarios, layout, costs)
     stated = prediction.step_time_s
-    try:
-        simulated = simulate(costs).step_time_s
-    except SolverError as error:
-        yield str(error)
-        return
     if not isclose(stated, simulated, rel_tol=TIME_TOLERANCE):
         yield f"the step takes {stated:.6g} s, simulated {simulated:.6g} s"
     parts = prediction.time_breakdown_s

@@ -39,14 +39,20 @@ def layout_findings(problem: Problem, layout: Layout) -> Iterator[str]:
 
 
 def _layers(problem: Problem, layout: Layout) -> Iterator[str]:
+    layers = problem.transformer.layers
+    ranges = [chunk for stage in layout.stages for chunk in stage.chunks]
+    ranges += [override.layers for stage in layout.stages for override in stage.overrides]
+    beyond = [[first, last] for first, last in ranges if last >= layers or last < first - 1]
+    if beyond:
+        yield f"ranges {beyond} leave the layers 0 to {layers - 1}"
+        return
     held = Counter(layer for stage in layout.stages for layer in stage.layers)
-    wanted = range(problem.transformer.layers)
-    missing = [layer for layer in wanted if held[layer] == 0]
-    extra = sorted(layer for layer, count in held.items() if count > 1 or layer not in wanted)
+    missing = [layer for layer in range(layers) if held[layer] == 0]
+    twice = sorted(layer for layer, count in held.items() if count > 1)
     if missing:
         yield f"layers {_some(missing)} are on no stage"
-    if extra:
-        yield f"layers {_some(extra)} are held twice or do not exist"
+    if twice:
+        yield f"layers {_some(twice)} are held twice"
     if any(len(stage.chunks) != layout.vpp for stage in layout.stages):
         yield f"not every stage has vpp = {layout.vpp} chunks"
         return
@@ -98,15 +104,19 @@ def _devices(problem: Problem, layout: Layout) -> Iterator[str]:
 
 def _ranks(layout: Layout) -> Iterator[str]:
     """Ranks 0 ... N - 1 of the launch, each in one part; a part has as many as devices."""
-    seen: Counter[int] = Counter()
+    ranges: list[tuple[int, int]] = []
     for index, stage in enumerate(layout.stages):
         for number, part in enumerate(stage.parts):
-            ranks = [rank for first, last in part.ranks for rank in range(first, last + 1)]
-            seen.update(ranks)
-            if len(ranks) != part.device_count:
-                yield f"stage {index}, part {number} has {len(ranks)} ranks on {part.device_count} devices"
-    if sorted(seen.elements()) != list(range(len(seen))):
-        yield "the ranks are not 0 to N - 1, each in one part"
+            ranks = sum(last - first + 1 for first, last in part.ranks)
+            ranges += part.ranks
+            if ranks != part.device_count:
+                yield f"stage {index}, part {number} has {ranks} ranks on {part.device_count} devices"
+    following = 0
+    for first, last in sorted(ranges):
+        if first != following or last < first:
+            yield f"rank {following} is not the first of one part's ranks; they are not 0 to N - 1, each once"
+            return
+        following = last + 1
 
 
 def _mesh(where: str, part: Part) -> Iterator[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 import solver.certify
 from solver.balance import scenario_set
@@ -20,10 +24,11 @@ from solver.errors import CertificationFailed
 from solver.evaluate import evaluate
 from solver.layout import Layout
 from solver.plan import Plan, Versions, plan_id
-from solver.problem import Problem, normal_form
+from solver.problem import Problem, load_document, normal_form, normalise, parse_problem
 from solver.simulate import simulate
 from tests.solver.sample_layouts import group, mixed_document, moe_model, sample_problem, uniform_document
 
+SHARED = Path(os.environ.get("PLANNER_SHARED_DIR", Path(__file__).parents[3] / "shared"))
 VERSIONS = Versions(solver="0", cost_model="1", data="0")
 LENGTHS = {
     "sequence_lengths": {"counts": [[256, 100], [1024, 40], [2048, 10]]},
@@ -99,6 +104,9 @@ CASES = {
     "mixed": (sample_problem(workload=LENGTHS, groups=[group(), group("a", "A100-SXM4-80")]), mixed_document()),
     "offload": (sample_problem(), uniform_document(offload=0.5)),
 }
+
+
+SOME_PLAN = Plan.model_validate(plan_document(*CASES["uniform"]))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -187,8 +195,52 @@ def test_constraints_and_frameworks_are_asked() -> None:
     assert "rule " in check(megatron, plan_document(megatron, mixed_document()))
 
 
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths of all scalars of a document."""
+    if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        return [leaf for key, entry in entries for leaf in leaves(entry, (*path, key))]
+    return [path]
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_layout_breaks_the_check(data: st.DataObject) -> None:
+    """Any well-formed layout, however wrong, is certified or refused with findings; nothing else is raised."""
+    problem, original = CASES[data.draw(st.sampled_from(sorted(CASES)))]
+    document = copy.deepcopy(original)
+    for _ in range(data.draw(st.integers(1, 3))):
+        *parents, last = data.draw(st.sampled_from(leaves(document)))
+        target: Any = document
+        for key in parents:
+            target = target[key]
+        others = [
+            st.integers(0, 20),
+            st.sampled_from([0.25, 0.5, 1.0, True, False, "h", "a", "full", "ep", "edp", "interleaved"]),
+        ]
+        target[last] = data.draw(st.one_of(others))
+    try:
+        layout = Layout.model_validate(document)
+    except ValidationError:
+        reject()
+    plan = SOME_PLAN.model_copy(update={"layout": layout, "id": plan_id(normal_form(problem), layout, VERSIONS)})
+    with contextlib.suppress(CertificationFailed):
+        certify(problem, plan)
+
+
 def test_it_imports_neither_search_nor_bounds_nor_evaluate() -> None:
     for name in Path(solver.certify.__file__).parent.glob("certify*.py"):
         for node in ast.walk(ast.parse(name.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("solver"):
                 assert node.module.split(".")[1] not in ("search", "bounds", "evaluate", "replay")
+
+
+@pytest.mark.skipif(not (SHARED / "examples").is_dir(), reason="shared examples are not here (PLANNER_SHARED_DIR)")
+def test_the_shared_mixed_layout_is_certified() -> None:
+    """Layers and batch shares unlike between H100 and A100, recompute changed by overrides, long-tailed lengths."""
+    examples = SHARED / "examples"
+    problem = normalise(parse_problem(load_document((examples / "llama-3.1-70b-mixed.yaml").read_text(), "yaml")))
+    answer = json.loads((examples / "llama-3.1-70b-mixed.answer.json").read_text())
+    outcome = evaluate(problem, answer["result"]["plan"]["layout"])
+    assert outcome.plan is not None
+    certify(problem, outcome.plan)
