@@ -93,11 +93,6 @@ class Problem(Exception):
         """The problem document as JSON text."""
         return orjson.dumps(self.document()).decode()
 
-    def prefixed(self, prefix: str) -> Problem:
-        """The same problem for a document that sits at `prefix` of a larger one."""
-        errors = [FieldProblem(prefix + item.pointer, item.code, item.message, item.allowed) for item in self.errors]
-        return Problem(self.status, self.code, self.detail, errors, self.headers, self.extra)
-
 
 KNOWN_KEYS = frozenset({"type", "title", "status", "detail", "code", "errors"})
 

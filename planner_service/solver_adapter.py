@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,28 +33,28 @@ class RealSolver:
     def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
         """The result text and all plans in it, each with the problem it follows from."""
         with refusals():
+            normal = solver.normalise(solver.parse_problem(problem))
             outcome = solver.search(
-                solver.parse_problem(problem),
+                normal,
                 should_stop=should_stop,
                 on_progress=lambda progress: on_progress(progress.model_dump(mode="json")),
             )
             result = outcome.result
             if cancelled() and result.stopped_by == "time":
                 result = result.model_copy(update={"stopped_by": "cancelled"})
-            contexts = relaxed_contexts(problem, result)
-            own = context_text(problem)
+            own = json_text(solver.normal_form(normal))
+            contexts = relaxed_contexts(own, result)
             plans = tuple(StoredPlan(key, json_text(plan), contexts.get(key, own)) for key, plan in outcome.plans.items())
             return SearchAnswer(json_text(result), result.status in PROVEN, plans)
 
     def evaluate(self, problem: Document, layout: Document) -> EvaluationAnswer:
         """The verdict on one layout; malformed layouts are refused with pointers below /layout."""
         with refusals("/problem"):
-            parsed = solver.parse_problem(problem)
-            context = context_text(problem)
+            normal = solver.normalise(solver.parse_problem(problem))
         with refusals("/layout"):
-            evaluation = solver.evaluate(parsed, layout)
+            evaluation = solver.evaluate(normal, layout)
         plan = evaluation.plan
-        stored = StoredPlan(plan.id, json_text(plan), context) if plan is not None else None
+        stored = StoredPlan(plan.id, json_text(plan), json_text(solver.normal_form(normal))) if plan is not None else None
         return EvaluationAnswer(json_text(evaluation), stored)
 
     def export(self, plan: StoredPlan, framework: str) -> str:
@@ -65,8 +64,8 @@ class RealSolver:
             error = FieldProblem("", "unknown_name", "There is no export for this framework.", known)
             raise Problem(404, "not_found", "There is no export for this framework.", [error])
         with refusals():
-            parsed = solver.parse_problem(orjson.loads(plan.context))
-            return json_text(solver.export(parsed, solver.Plan.model_validate_json(plan.body), framework))
+            problem = solver.normalise(solver.parse_problem(orjson.loads(plan.context)))
+            return json_text(solver.export(problem, solver.Plan.model_validate_json(plan.body), framework))
 
     def import_hf_config(self, config: Document) -> str:
         """The explicit sizes that a config.json means."""
@@ -102,13 +101,13 @@ def refusals(prefix: str = "") -> Iterator[None]:
     try:
         yield
     except solver.InvalidProblem as error:
-        errors = [_field(item) for item in error.errors]
-        raise Problem(422, "invalid_problem", _summary(errors), errors).prefixed(prefix) from error
+        errors = [_field(item, prefix) for item in error.errors]
+        raise Problem(422, "invalid_problem", _summary(errors), errors) from error
     except solver.IllegalLayout as error:
-        errors = [FieldProblem("", violation.rule, violation.message) for violation in error.violations]
-        raise Problem(422, "illegal_layout", _summary(errors), errors).prefixed(prefix) from error
+        errors = [FieldProblem(prefix, violation.rule, violation.message) for violation in error.violations]
+        raise Problem(422, "illegal_layout", _summary(errors), errors) from error
     except solver.NotExpressible as error:
-        errors = [_field(item) for item in error.fields]
+        errors = [_field(item, prefix) for item in error.fields]
         raise Problem(409, "not_expressible", _summary(errors), errors) from error
     except solver.CertificationFailed as error:
         errors = [FieldProblem("", "certification_failed", finding) for finding in error.findings]
@@ -132,24 +131,16 @@ def _jsonable(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def context_text(problem: Document) -> str:
-    """Normal form of a problem: what a stored plan is exported with."""
-    return json_text(solver.normal_form(solver.normalise(solver.parse_problem(problem))))
-
-
-def relaxed_contexts(problem: Document, result: Any) -> dict[str, str]:
-    """For each plan of a relaxation, the problem with the relaxation's changes."""
+def relaxed_contexts(context: str, result: Any) -> dict[str, str]:
+    """For each plan of a relaxation, the normal form with the relaxation's changes."""
     if result.infeasible is None:
         return {}
     contexts = {}
     for relaxation in result.infeasible.relaxations:
-        changed = copy.deepcopy(problem)
+        changed = orjson.loads(context)
         for change in relaxation.changes:
             put_at(changed, change.pointer, change.value)
-        try:
-            contexts[relaxation.plan_id] = context_text(changed)
-        except solver.InvalidProblem:
-            continue
+        contexts[relaxation.plan_id] = json_text(solver.normal_form(solver.normalise(solver.parse_problem(changed))))
     return contexts
 
 
@@ -170,8 +161,8 @@ def put_at(document: Any, at: str, value: Any) -> None:
         here[last] = value
 
 
-def _field(error: Any) -> FieldProblem:
-    return FieldProblem(error.pointer, error.code, error.message, error.allowed)
+def _field(error: Any, prefix: str) -> FieldProblem:
+    return FieldProblem(prefix + error.pointer, error.code, error.message, error.allowed)
 
 
 def _summary(errors: list[FieldProblem]) -> str:

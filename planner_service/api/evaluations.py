@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -10,7 +12,7 @@ from planner_service.api.bodies import json_body
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response
 from planner_service.body import require_members, require_object
 from planner_service.jobs.child_messages import evaluation_answer
-from planner_service.services import Services, services_of
+from planner_service.services import services_of
 
 router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
 BODY = "`{problem, layout}`; the layout in full or in classical words (tp, pp, dp, ...)"
@@ -29,12 +31,8 @@ async def create_evaluation(request: Request) -> Response:
     document = await json_body(request)
     require_members(document, ("problem", "layout"))
     problem, layout = require_object(document["problem"], "/problem"), require_object(document["layout"], "/layout")
-    return json_response(await to_thread.run_sync(_evaluate, services, problem, layout))
-
-
-def _evaluate(services: Services, problem: dict[str, object], layout: dict[str, object]) -> str:
-    """Evaluates in the child and stores the plan."""
-    answer = evaluation_answer(services.evaluator.call({"kind": "evaluate", "problem": problem, "layout": layout}))
+    message = {"kind": "evaluate", "problem": problem, "layout": layout}
+    answer = evaluation_answer(await asyncio.wrap_future(services.evaluator.submit(message)))
     if answer.plan is not None:
-        services.plans.put([answer.plan])
-    return answer.evaluation
+        await to_thread.run_sync(services.plans.put, [answer.plan])
+    return json_response(answer.evaluation)

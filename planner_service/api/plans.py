@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 
 from anyio import to_thread
@@ -37,7 +38,8 @@ async def export_plan(request: Request, plan_id: str, framework: str) -> Respons
     """The files and the command that run a plan in a framework; 409 names what the framework cannot express."""
     services = services_of(request)
     plan = await to_thread.run_sync(_find, services, plan_id)
-    answer = await to_thread.run_sync(services.evaluator.call, {"kind": "export", "plan": asdict(plan), "framework": framework})
+    message = {"kind": "export", "plan": asdict(plan), "framework": framework}
+    answer = await asyncio.wrap_future(services.evaluator.submit(message))
     return json_response(answer["export"])
 
 

@@ -16,9 +16,9 @@ from planner_service.api.bodies import json_body
 from planner_service.api.cursors import decode_cursor, encode_cursor
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response, not_found
 from planner_service.documents import json_array, json_object, search_document
-from planner_service.jobs.states import TERMINAL, State
 from planner_service.problems import Problem
 from planner_service.services import Services, services_of
+from planner_service.states import TERMINAL, State
 from planner_service.store.identifiers import is_search_id
 from planner_service.store.records import SearchRecord
 from planner_service.store.searches import QueueFull
@@ -85,7 +85,7 @@ async def cancel_search(request: Request, search_id: str) -> Response:
     found = await to_thread.run_sync(services.searches.cancel, search_id) if is_search_id(search_id) else None
     if found is None:
         raise not_found("search")
-    services.runner.wake()
+    services.runner.look_for_cancels()
     return json_response(search_document(found), 200 if found.state in TERMINAL else 202, _location(found))
 
 
@@ -119,7 +119,7 @@ async def _wait(services: Services, search: SearchRecord, wait_s: float) -> Sear
     end_s = time.monotonic() + wait_s
     while search.state not in TERMINAL and (left_s := end_s - time.monotonic()) > 0:
         await asyncio.sleep(min(WAIT_POLL_S, left_s))
-        search = await to_thread.run_sync(services.searches.get, search.id) or search
+        search = await to_thread.run_sync(_find, services, search.id)
     return search
 
 

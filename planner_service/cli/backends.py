@@ -13,9 +13,9 @@ import orjson
 
 from planner_service.client import PlannerClient
 from planner_service.documents import search_document
-from planner_service.jobs.states import State
 from planner_service.problems import Problem
 from planner_service.solver_port import DEFAULT_SOLVER, SearchAnswer, SolverPort, load_solver
+from planner_service.states import State
 from planner_service.store.clock import now_us
 from planner_service.store.identifiers import new_search_id
 from planner_service.store.records import SearchRecord, StoredPlan
@@ -63,20 +63,21 @@ class LocalBackend:
         on_update(progress, "running")
         with interruption() as interrupted:
             answer = self._answer(problem, interrupted, end_s, on_progress)
-        failed = isinstance(answer, Problem)
-        cancelled = interrupted.is_set() and not failed and not answer.proven
+        failure = answer.text() if isinstance(answer, Problem) else None
+        found = None if isinstance(answer, Problem) else answer
+        stopped = found is not None and not found.proven and interrupted.is_set()
         record = SearchRecord(
             id=new_search_id(created_at_us),
-            state=State.FAILED if failed else State.CANCELLED if cancelled else State.DONE,
+            state=State.FAILED if found is None else State.CANCELLED if stopped else State.DONE,
             problem_digest=checked.problem_digest,
             request_digest=checked.request_digest,
             created_at_us=created_at_us,
             finished_at_us=now_us(),
             progress=orjson.dumps(progress).decode(),
-            result=None if isinstance(answer, Problem) else answer.result,
-            error=answer.text() if isinstance(answer, Problem) else None,
+            result=None if found is None else found.result,
+            error=failure,
         )
-        return search_document(record), () if isinstance(answer, Problem) else answer.plans
+        return search_document(record), () if found is None else found.plans
 
     def _answer(
         self, problem: dict[str, Any], interrupted: threading.Event, end_s: float, on_progress: Callable[[dict[str, Any]], None]

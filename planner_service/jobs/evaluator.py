@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from planner_service.jobs.process import ChildEnded, ChildLimits, ChildProcess
@@ -21,14 +21,16 @@ class Evaluator:
         self._child: ChildProcess | None = None
         self._waiting = threading.BoundedSemaphore(settings.max_waiting_evaluations)
 
-    def call(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The child's answer; raises the child's `Problem`, 429 when too many wait, 422 when it takes too long."""
+    def submit(self, message: dict[str, Any]) -> Future[dict[str, Any]]:
+        """The child's answer in the future; raises 429 when too many wait.
+
+        The future raises the child's `Problem`, or 422 when the call takes too long.
+        """
         if not self._waiting.acquire(blocking=False):
             raise Problem(429, "queue_full", "Too many evaluations are waiting.", headers={"Retry-After": "1"})
-        try:
-            return self._thread.submit(self._serve, message).result()
-        finally:
-            self._waiting.release()
+        future = self._thread.submit(self._serve, message)
+        future.add_done_callback(lambda _: self._waiting.release())
+        return future
 
     def stop(self) -> None:
         """Ends the child and its thread."""

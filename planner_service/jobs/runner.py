@@ -13,9 +13,9 @@ import orjson
 from planner_service.jobs.child_messages import search_answer
 from planner_service.jobs.owner import dead_owners
 from planner_service.jobs.process import ChildEnded, ChildLimits, ChildProcess
-from planner_service.jobs.states import Event
 from planner_service.problems import Problem
 from planner_service.settings import Settings
+from planner_service.states import Event
 from planner_service.store.leases import Beat, LeaseStore
 from planner_service.store.records import Claim
 
@@ -32,7 +32,7 @@ class _Run:
     kill_at_s: float
     progress: str | None = None
     next_beat_s: float = 0.0
-    seen_wakes: int = 0
+    seen_cancels: int = 0
     cancel_at_s: float | None = None
 
 
@@ -46,6 +46,7 @@ class Runner:
         self._stopping = threading.Event()
         self._wake = threading.Condition()
         self._wakes = 0
+        self._cancels = 0
         self._threads = [
             threading.Thread(target=self._slot, name=f"search-{index}") for index in range(settings.concurrent_searches)
         ]
@@ -64,10 +65,14 @@ class Runner:
             thread.join()
 
     def wake(self) -> None:
-        """Something may have changed: a search was submitted or cancelled."""
+        """A search was submitted."""
         with self._wake:
             self._wakes += 1
             self._wake.notify_all()
+
+    def look_for_cancels(self) -> None:
+        """A search was cancelled: do not wait for the next heartbeat to notice."""
+        self._cancels += 1
 
     def alive(self) -> bool:
         """Whether every slot still works."""
@@ -144,9 +149,9 @@ class Runner:
             problem = Problem(422, "time_limit", "The search did not stop at its time limit and was ended.")
             self._leases.fail(run.claim.id, problem.text(), run.progress)
             return False
-        if now_s < run.next_beat_s and run.seen_wakes == self._wakes:
+        if now_s < run.next_beat_s and run.seen_cancels == self._cancels:
             return True
-        run.seen_wakes = self._wakes
+        run.seen_cancels = self._cancels
         run.next_beat_s = now_s + self._settings.heartbeat_s
         beat = self._leases.beat(run.claim.id, run.progress)
         if beat is Beat.CANCEL and run.cancel_at_s is None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from sqlalchemy import Connection, Engine, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, update
 
-from planner_service.jobs.states import TRANSITIONS, Event, State
+from planner_service.states import TRANSITIONS, Event, State
 from planner_service.store.clock import Clock, now_us
 from planner_service.store.engine import reading, writing
 from planner_service.store.plans import insert_plans
@@ -144,15 +144,15 @@ class LeaseStore:
         with reading(self._engine) as connection:
             return connection.execute(query).scalar_one()
 
-    def _ours(self, search_id: str):  # type: ignore[no-untyped-def]
+    def _ours(self, search_id: str) -> ColumnElement[bool]:
         """Condition: still running and still this owner's."""
         return and_(searches.c.id == search_id, searches.c.state == State.RUNNING, searches.c.lease_owner == self._owner)
 
-    def _expired(self):  # type: ignore[no-untyped-def]
+    def _expired(self) -> ColumnElement[bool]:
         """Condition: running, but its owner stopped renewing the lease."""
         return and_(searches.c.state == TRANSITIONS[Event.RECLAIM].source, searches.c.lease_expires_us < self._clock())
 
-    def _claimable(self):  # type: ignore[no-untyped-def]
+    def _claimable(self) -> ColumnElement[bool]:
         """Condition: queued, or its lease has expired."""
         return or_(searches.c.state == TRANSITIONS[Event.CLAIM].source, self._expired())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planner_service.jobs.states import State
+from planner_service.states import State
 
 NO_PROGRESS = '{"done":0,"total":null,"incumbent":null,"bound":null,"gap":null}'
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from planner_service.jobs.states import ANSWERING, TRANSITIONS, Event, State
+from planner_service.states import ANSWERING, TRANSITIONS, Event, State
 from planner_service.store.clock import Clock, now_us
 from planner_service.store.engine import reading, writing
 from planner_service.store.identifiers import new_search_id
@@ -120,14 +121,14 @@ class SearchStore:
         return found
 
 
-def _one(connection: Connection, condition: object) -> SearchRecord | None:
+def _one(connection: Connection, condition: ColumnElement[bool]) -> SearchRecord | None:
     """The oldest search that fulfils a condition."""
-    query = select(searches).where(condition).order_by(searches.c.created_at_us, searches.c.id).limit(1)  # type: ignore[arg-type]
+    query = select(searches).where(condition).order_by(searches.c.created_at_us, searches.c.id).limit(1)
     row = connection.execute(query).first()
     return _record(row) if row else None
 
 
-def _record(row: Row) -> SearchRecord:  # type: ignore[type-arg]
+def _record(row: Row[Any]) -> SearchRecord:
     """A row as a value."""
     return SearchRecord(
         row.id,

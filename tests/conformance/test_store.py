@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from planner_service.jobs.states import State
+from planner_service.states import State
 from planner_service.store.engine import open_engine, reading, writing
 from planner_service.store.leases import Beat, LeaseStore
 from planner_service.store.migrate import current_revision, downgrade, head_revision, upgrade

@@ -89,7 +89,7 @@ class FakeSolver:
             }
             return EvaluationAnswer(orjson.dumps({"verdict": "illegal", "violations": [broken], "plan": None}).decode(), None)
         if "bad" in layout:
-            raise Problem(422, "invalid_layout", "bad", [FieldProblem("/bad", "unknown_field", "no")]).prefixed("/layout")
+            raise Problem(422, "invalid_layout", "bad", [FieldProblem("/layout/bad", "unknown_field", "no")])
         made = plan(f"evaluated-{digest(layout)}")
         verdict = "does_not_fit" if layout.get("tp") == 1 else "ok"
         return EvaluationAnswer('{"verdict":"' + verdict + '","violations":[],"plan":' + made.body + "}", made)

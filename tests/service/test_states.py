@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from planner_service.jobs.states import ANSWERING, TERMINAL, TRANSITIONS, Event, State
+from planner_service.states import ANSWERING, TERMINAL, TRANSITIONS, Event, State
 
 
 def test_every_event_has_its_transition():
