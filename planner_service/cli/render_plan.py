@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from planner_service.cli.figures import count_in, gib, glyphs, legend, mesh_sizes, percent, ranges, seconds, stacked
+from planner_service.cli.figures import gib, glyphs, legend, percent, seconds, stacked
+from planner_service.cli.stage_rows import devices_text, stage_rows
 
 BAR_WIDTH = 40
+MAX_BARS = 12
 Document = dict[str, Any]
 
 
@@ -37,98 +38,52 @@ def speed_line(prediction: Document) -> str:
 
 
 def render_layout(out: Console, layout: Document) -> None:
-    """One row a part of a stage."""
+    """One row a part of a stage; columns that say nothing are left out."""
     schedule = layout["schedule"]["kind"]
     title = (
         f"[bold]Layout[/]  {schedule}, mbs {layout['mbs']}, vpp {layout['vpp']}, {layout['sequence_policy'].replace('_', ' ')}"
     )
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("stage", "layers", "devices", "mesh", "share × micro-batches", "recompute", "shards p/g/o", "offload"):
-        table.add_column(column, overflow="fold")
-    for module in layout["modules"]:
-        for index, stage in enumerate(module["stages"]):
-            for row in _stage_rows(module, index, stage):
-                table.add_row(*row)
-    out.print()
+    rows = [row.texts() for row in stage_rows(layout)]
+    headings = ["stage", "layers", "devices", "mesh", "micro-batches", "recompute", "shards p/g/o", "offload"]
+    told = [index for index in range(len(headings)) if any(row[index] not in ("", "–") for row in rows)]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for index in told:
+        table.add_column(headings[index], overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(row[index]) for index in told))
+    out.print(f"\n{title}", highlight=False)
     out.print(table)
     if layout.get("idle_devices"):
-        out.print(f"idle: {escape(devices_text(layout['idle_devices']))}")
-
-
-def _stage_rows(module: Document, index: int, stage: Document) -> Iterator[list[str]]:
-    """The rows of a stage: what all its parts share stands in the first."""
-    strategy = stage["strategy"]
-    name = f"{index}" if module["module"] == "model" else f"{module['module']} {index}"
-    holds = "".join(f" + {what}" for what in stage.get("holds", ()))
-    layers = f"{ranges(stage['chunks'])} ({count_in(stage['chunks'])}){holds}"
-    shared = [recompute_text(stage), shards_text(strategy.get("shard")), offload_text(strategy.get("offload"))]
-    for number, part in enumerate(stage["parts"]):
-        own = [escape(devices_text(part["devices"])), mesh_text(part), f"{percent(part['share'])} × {part['micro_batches']}"]
-        yield [escape(name), escape(layers), *own, *shared] if number == 0 else ["", "", *own, "", "", ""]
-
-
-def devices_text(devices: list[Document]) -> str:
-    """`h100 0–15, a100 0–15`."""
-    return ", ".join(f"{item['group']} {ranges([(item['first'], item['first'] + item['count'] - 1)])}" for item in devices)
-
-
-def mesh_text(part: Document) -> str:
-    """Degrees above one, `1 device` when there are none."""
-    sizes = {axis: size for axis, size in mesh_sizes(part["mesh"]).items() if size > 1}
-    expert = {axis: size for axis, size in mesh_sizes(part.get("expert_mesh") or ()).items() if size > 1}
-    text = " ".join(f"{axis} {size}" for axis, size in sizes.items()) or "1 device"
-    return f"{text}; {' '.join(f'{axis} {size}' for axis, size in expert.items())}" if expert else text
-
-
-def recompute_text(stage: Document) -> str:
-    """The stage's recompute and what some layers do instead."""
-    text = _recompute_word(stage["strategy"]["recompute"])
-    others = [
-        f"layers {ranges([override['layers']])} {_recompute_word(override['recompute'])}"
-        for override in stage.get("overrides") or ()
-        if override.get("recompute")
-    ]
-    return "; ".join([text, *others])
-
-
-def _recompute_word(recompute: Document) -> str:
-    modules = recompute.get("modules") or ()
-    return recompute["kind"] + (f" ({', '.join(modules)})" if modules else "")
-
-
-def shards_text(shard: Document | None) -> str:
-    """Over how many ranks parameters, gradients and optimizer states are sharded."""
-    if not shard:
-        return "–"
-    return " / ".join(str(shard[kind]["shard"]) for kind in ("parameters", "gradients", "optimizer"))
-
-
-def offload_text(offload: Document | None) -> str:
-    """What is kept in host memory."""
-    kept = [f"{name} {percent(value, 0)}" for name, value in (offload or {}).items() if value]
-    return ", ".join(kept) or "–"
+        idle = ((item["group"], item["first"], item["first"] + item["count"] - 1) for item in layout["idle_devices"])
+        out.print(f"idle: {escape(devices_text(idle))}", highlight=False)
 
 
 def render_memory(out: Console, entries: list[Document]) -> None:
-    """A bar a stage and group against the capacity of the device; `|` inside is the limit."""
+    """A bar a stage and group against the capacity of the device; when there are many, the fullest ones."""
     blocks = glyphs(out)
-    names = list(dict.fromkeys(name for entry in entries for name in entry["items"]))
-    shown = [*names, "allocator", "context"]
+    names = [*dict.fromkeys(name for entry in entries for name in entry["items"]), "allocator", "context"]
+    fullest = sorted(range(len(entries)), key=lambda index: -entries[index]["device"] / entries[index]["limit"])[:MAX_BARS]
     out.print(
-        "\n[bold]Memory of the worst rank[/]  GiB, the bar ends at the capacity of the device, the mark inside is the limit"
+        "\n[bold]Memory of the worst rank[/]  GiB; a bar ends at the capacity, the mark inside is the limit", highlight=False
     )
-    for entry in entries:
-        values = {**entry["items"], "allocator": entry["allocator"], "context": entry["context"]}
-        bar = stacked([(name, values.get(name, 0.0)) for name in shown], entry["capacity"], BAR_WIDTH, blocks, entry["limit"])
-        verdict = {"safe": "[green]safe[/]", "fits": "[yellow]fits[/]", "no": "[red]does not fit[/]"}[entry["verdict"]]
-        low, high = entry["device_interval"]
-        text = f"{gib(entry['device']):>6} \\[{gib(low)} … {gib(high)}] of {gib(entry['capacity'])}, limit {gib(entry['limit'])}"
-        host = f", host {gib(entry['host'])}" if entry.get("host") else ""
-        out.print(f"stage {entry['stage']:<3} {escape(entry['group']):<8} |{bar}| {text}{host}  {verdict}", highlight=False)
-    largest = {name: max(_value(entry, name) for entry in entries) for name in shown}
-    out.print(
-        "at most: " + legend([(name, gib(value)) for name, value in largest.items()], blocks, out.width - 9), highlight=False
-    )
+    for index in sorted(fullest):
+        out.print(_memory_line(entries[index], names, blocks, out.width), highlight=False, soft_wrap=True)
+    if len(entries) > MAX_BARS:
+        out.print(f"and {len(entries) - MAX_BARS} less full ones", highlight=False)
+    largest = [(name, gib(max(_value(entry, name) for entry in entries))) for name in names]
+    out.print("at most: " + legend(largest, blocks, out.width - 9), highlight=False)
+
+
+def _memory_line(entry: Document, names: list[str], blocks: str, width: int) -> str:
+    """One bar with its figures."""
+    low, high = entry["device_interval"]
+    host = f", host {gib(entry['host'])}" if entry.get("host") else ""
+    verdict = {"safe": "[green]safe[/]", "fits": "[yellow]fits[/]", "no": "[red]does not fit[/]"}[entry["verdict"]]
+    figures = f"{gib(entry['device'])} \\[{gib(low)} … {gib(high)}] of {gib(entry['capacity'])}"
+    text = f"{figures}, limit {gib(entry['limit'])}{host} {verdict}"
+    room = min(BAR_WIDTH, max(10, width - 66 - len(host)))
+    bar = stacked([(name, _value(entry, name)) for name in names], entry["capacity"], room, blocks, entry["limit"])
+    return f"stage {entry['stage']:<3} {escape(entry['group']):<8} |{bar}| {text}"
 
 
 def _value(entry: Document, name: str) -> float:
@@ -144,7 +99,9 @@ def render_time(out: Console, prediction: Document) -> None:
     total_s = sum(value for _, value in parts)
     blocks = glyphs(out)
     out.print("\n[bold]Where the time goes[/]  the rank that ends last")
-    out.print(f"|{stacked(parts, total_s, 2 * BAR_WIDTH, blocks)}| {seconds(total_s)}", highlight=False)
+    out.print(
+        f"|{stacked(parts, total_s, min(2 * BAR_WIDTH, max(10, out.width - 14)), blocks)}| {seconds(total_s)}", highlight=False
+    )
     shares = [(name, f"{seconds(value)} ({percent(value / total_s if total_s else 0.0)})") for name, value in parts]
     out.print(legend(shares, blocks, out.width), highlight=False)
     hidden = [f"{axis} {seconds(item['hidden'])}" for axis, item in breakdown["communication"].items() if item["hidden"] > 0]

@@ -27,6 +27,7 @@ GOOD = "model: {preset: x}\nworkload: {}\ncluster: {}\n"
 def _fake_solver(monkeypatch):
     """Commands in this process use the fake solver; the environment names no server."""
     monkeypatch.delenv("PLANNER_URL", raising=False)
+    monkeypatch.setenv("COLUMNS", "150")
     monkeypatch.setattr(context, "LocalBackend", lambda: LocalBackend(NAME))
     monkeypatch.setattr(exporting, "LocalBackend", lambda: LocalBackend(NAME))
 
@@ -69,11 +70,11 @@ def test_plan_reads_well(planner, problem_file):
         "0–3 (4) + embedding",
         "big 0–7",
         "tp 4 dp 2",
-        "100.0 % × 16",
+        "micro-batches",
     ):
         assert words in out
     for words in (
-        "selective (core_attn); layers 0 full",
+        "selective (core_attn); 1 layers full",
         "2 / 2 / 2",
         "optimizer 50 %",
         "limit 74.4",
