@@ -84,7 +84,7 @@ def wait_for_interrupt(out: Console) -> None:
 
 def serve_command(database_url: str) -> list[str]:
     """A service at a free loopback port, run by this very Python."""
-    serve = [sys.executable, "-m", "planner_service.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
+    serve = [sys.executable, "-P", "-m", "planner_service.cli", "serve", "--host", "127.0.0.1", "--port", "0"]
     return [*serve, "--database", database_url]
 
 

@@ -42,7 +42,7 @@ class ChildProcess:
     """
 
     def __init__(self, solver_name: str, limits: ChildLimits) -> None:
-        command = [sys.executable, "-m", "planner_service.jobs.child"]
+        command = [sys.executable, "-P", "-m", "planner_service.jobs.child"]
         command += [solver_name, str(os.getpid()), str(limits.memory_bytes), str(limits.cpu_s)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment(), start_new_session=True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import random
 import subprocess
 import sys
 
@@ -125,3 +127,87 @@ def test_put_at():
         "constraints": {"fixed": {"offload_optimizer": 1}},
         "a/b": 0,
     }
+
+
+WEIRD = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1e308,
+    2**53,
+    2**63 - 1,
+    1e25,
+    "",
+    "x",
+    "1e5",
+    "é☃",
+    "a" * 300,
+    [],
+    {},
+    [[]],
+    [None],
+    [[1, 2]],
+    {"kind": "x"},
+]
+
+
+def paths(value, path=()):
+    """Every place in a document."""
+    if path:
+        yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths(item, (*path, key))
+
+
+def damaged(document, generator):
+    """A copy with one to three places replaced or removed."""
+    document = copy.deepcopy(document)
+    for _ in range(generator.randrange(1, 4)):
+        path = generator.choice([*paths(document), ("extra",)])
+        holder = document
+        for key in path[:-1]:
+            holder = holder[key]
+        if generator.random() < 0.2 and path[-1] != "extra":
+            del holder[path[-1]]
+        else:
+            holder[path[-1]] = copy.deepcopy(generator.choice(WEIRD))
+    return document
+
+
+def outcome(call, *arguments):
+    """What a call returns, or the problem it raises."""
+    try:
+        return call(*arguments)
+    except Problem as refused:
+        return refused
+
+
+def check_refusal(refused):
+    """422 with pointers, in text."""
+    assert refused.status == 422
+    assert refused.errors
+    assert orjson.loads(refused.text())["code"]
+
+
+def test_damaged_problems_are_refused(solver):
+    """A thousand of them: accepted or refused with pointers, never an error of ours."""
+    generator = random.Random(3)
+    for _ in range(1000):
+        got = outcome(solver.check, damaged(PROBLEM, generator))
+        if isinstance(got, Problem):
+            check_refusal(got)
+
+
+def test_damaged_layouts_are_refused(solver):
+    """The same for layouts, in classical words and in full."""
+    generator = random.Random(4)
+    full = orjson.loads(solver.evaluate(PROBLEM, LAYOUT).evaluation)["plan"]["layout"]
+    for _ in range(300):
+        got = outcome(solver.evaluate, PROBLEM, damaged(generator.choice([LAYOUT, full, full]), generator))
+        if isinstance(got, Problem):
+            check_refusal(got)
+        else:
+            assert orjson.loads(got.evaluation)["verdict"] in ("ok", "illegal", "does_not_fit")
