@@ -8,7 +8,6 @@ from fastapi import Request
 from sqlalchemy import Engine
 
 from planner_service.jobs.evaluator import Evaluator
-from planner_service.jobs.owner import new_owner
 from planner_service.jobs.runner import Runner
 from planner_service.settings import Settings
 from planner_service.solver_port import SolverPort, load_solver
@@ -36,14 +35,17 @@ def start_services(settings: Settings, solver_name: str) -> Services:
     """Opens and migrates the database and starts the slots."""
     engine = open_engine(settings.database_url)
     upgrade(engine)
-    leases = LeaseStore(engine, new_owner(), settings.lease_s, settings.search_max_attempts)
+
+    def leases_of(owner: str) -> LeaseStore:
+        return LeaseStore(engine, owner, settings.lease_s, settings.search_max_attempts)
+
     services = Services(
         settings,
         engine,
         load_solver(solver_name),
         SearchStore(engine, max_queued=settings.max_queued_searches),
         PlanStore(engine),
-        Runner(leases, settings, solver_name),
+        Runner(leases_of, settings, solver_name),
         Evaluator(settings, solver_name),
     )
     services.runner.start()

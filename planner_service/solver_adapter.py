@@ -132,7 +132,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def relaxed_contexts(context: str, result: Any) -> dict[str, str]:
-    """For each plan of a relaxation, the normal form with the relaxation's changes."""
+    """For each plan of a relaxation, the normal form with the relaxation's changes, where that is a problem again."""
     if result.infeasible is None:
         return {}
     contexts = {}
@@ -140,7 +140,10 @@ def relaxed_contexts(context: str, result: Any) -> dict[str, str]:
         changed = orjson.loads(context)
         for change in relaxation.changes:
             put_at(changed, change.pointer, change.value)
-        contexts[relaxation.plan_id] = json_text(solver.normal_form(solver.normalise(solver.parse_problem(changed))))
+        try:
+            contexts[relaxation.plan_id] = json_text(solver.normal_form(solver.normalise(solver.parse_problem(changed))))
+        except solver.InvalidProblem:
+            continue
     return contexts
 
 

@@ -135,7 +135,7 @@ def recompute_text(stage: Document) -> str:
 
 def _recompute_word(recompute: Document) -> str:
     modules = recompute.get("modules") or ()
-    return recompute["kind"] + (f" ({', '.join(modules)})" if modules else "")
+    return str(recompute["kind"]) + (f" ({', '.join(modules)})" if modules else "")
 
 
 def shards_text(shard: Document | None) -> str:

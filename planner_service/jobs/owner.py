@@ -27,7 +27,7 @@ def process_start(pid: int) -> str | None:
 
 
 def new_owner() -> str:
-    """The name under which this process takes leases."""
+    """The name under which this process takes leases; each slot adds its number."""
     pid = os.getpid()
     return f"{machine_name()}-{pid}-{process_start(pid) or 0}-{secrets.token_hex(4)}"
 
@@ -38,7 +38,7 @@ def dead_owners(owners: Iterable[str]) -> list[str]:
     dead = []
     for owner in owners:
         parts = owner.split("-")
-        if len(parts) != 4 or parts[0] != here or not parts[1].isdigit() or parts[2] == "0":
+        if len(parts) < 4 or parts[0] != here or not parts[1].isdigit() or parts[2] == "0":
             continue
         if process_start(int(parts[1])) != parts[2]:
             dead.append(owner)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from planner_service.jobs.child_messages import search_answer
-from planner_service.jobs.owner import dead_owners
+from planner_service.jobs.owner import dead_owners, new_owner
 from planner_service.jobs.process import ChildEnded, ChildLimits, ChildProcess
 from planner_service.problems import Problem
 from planner_service.settings import Settings
@@ -28,6 +29,7 @@ CHILD_POLL_S = 0.05
 class _Run:
     """What is known about the search a slot is running; times are of the monotonic clock."""
 
+    leases: LeaseStore
     claim: Claim
     kill_at_s: float
     progress: str | None = None
@@ -39,8 +41,9 @@ class _Run:
 class Runner:
     """The slots of one server process."""
 
-    def __init__(self, leases: LeaseStore, settings: Settings, solver_name: str) -> None:
-        self._leases = leases
+    def __init__(self, leases_of: Callable[[str], LeaseStore], settings: Settings, solver_name: str) -> None:
+        self._owner = new_owner()
+        self._leases_of = leases_of
         self._settings = settings
         self._solver_name = solver_name
         self._stopping = threading.Event()
@@ -48,12 +51,14 @@ class Runner:
         self._wakes = 0
         self._cancels = 0
         self._threads = [
-            threading.Thread(target=self._slot, name=f"search-{index}") for index in range(settings.concurrent_searches)
+            threading.Thread(target=self._slot, args=(leases_of(f"{self._owner}-{index}"),), name=f"search-{index}")
+            for index in range(settings.concurrent_searches)
         ]
 
     def start(self) -> None:
         """Frees the searches of dead servers on this machine and starts the slots."""
-        self._leases.expire(dead_owners(self._leases.owners()))
+        leases = self._leases_of(self._owner)
+        leases.expire(dead_owners(leases.owners()))
         for thread in self._threads:
             thread.start()
 
@@ -78,12 +83,12 @@ class Runner:
         """Whether every slot still works."""
         return all(thread.is_alive() for thread in self._threads)
 
-    def _slot(self) -> None:
+    def _slot(self, leases: LeaseStore) -> None:
         """Claims and runs until told to stop; an error of the database is logged and tried again."""
         while not self._stopping.is_set():
             seen = self._wakes
             try:
-                busy = self._work()
+                busy = self._work(leases)
             except Exception:
                 LOG.exception("a search slot failed and goes on")
                 busy = False
@@ -92,23 +97,23 @@ class Runner:
                     if self._wakes == seen and not self._stopping.is_set():
                         self._wake.wait(IDLE_POLL_S)
 
-    def _work(self) -> bool:
+    def _work(self, leases: LeaseStore) -> bool:
         """Runs one search if there is one."""
-        if not self._leases.waiting():
+        if not leases.waiting():
             return False
-        self._leases.bury(self._poisoned().text())
-        claim = self._leases.claim()
+        leases.bury(self._poisoned().text())
+        claim = leases.claim()
         if claim is None:
             return False
-        self._run(claim)
+        self._run(leases, claim)
         return True
 
-    def _run(self, claim: Claim) -> None:
+    def _run(self, leases: LeaseStore, claim: Claim) -> None:
         """One search from claim to end."""
         problem = orjson.loads(claim.document)
         limit_s = self._settings.search_max_time_s
         limits = ChildLimits(self._settings.search_max_memory_bytes, self._settings.search_max_cpu_s)
-        run = _Run(claim, kill_at_s=time.monotonic() + limit_s + self._settings.search_kill_grace_s)
+        run = _Run(leases, claim, kill_at_s=time.monotonic() + limit_s + self._settings.search_kill_grace_s)
         with ChildProcess(self._solver_name, limits) as child:
             child.send({"kind": "search", "problem": problem, "max_time_s": limit_s})
             try:
@@ -124,7 +129,7 @@ class Runner:
                 self._store_end(message, run)
                 return
             if self._stopping.is_set():
-                self._leases.release(run.claim.id, refund=True)
+                run.leases.release(run.claim.id, refund=True)
                 return
             if not self._tick(child, run):
                 return
@@ -143,17 +148,17 @@ class Runner:
         """Heartbeat and deadlines; False when the search is over."""
         now_s = time.monotonic()
         if run.cancel_at_s is not None and now_s >= run.cancel_at_s:
-            self._leases.cancelled(run.claim.id, None, (), run.progress)
+            run.leases.cancelled(run.claim.id, None, (), run.progress)
             return False
         if now_s >= run.kill_at_s:
             problem = Problem(422, "time_limit", "The search did not stop at its time limit and was ended.")
-            self._leases.fail(run.claim.id, problem.text(), run.progress)
+            run.leases.fail(run.claim.id, problem.text(), run.progress)
             return False
         if now_s < run.next_beat_s and run.seen_cancels == self._cancels:
             return True
         run.seen_cancels = self._cancels
         run.next_beat_s = now_s + self._settings.heartbeat_s
-        beat = self._leases.beat(run.claim.id, run.progress)
+        beat = run.leases.beat(run.claim.id, run.progress)
         if beat is Beat.CANCEL and run.cancel_at_s is None:
             run.cancel_at_s = now_s + self._settings.cancel_grace_s
             child.send({"kind": "cancel"})
@@ -163,29 +168,29 @@ class Runner:
         """Stores what the child said last."""
         search_id = run.claim.id
         if "problem" in message:
-            self._leases.fail(search_id, orjson.dumps(message["problem"]).decode(), run.progress)
+            run.leases.fail(search_id, orjson.dumps(message["problem"]).decode(), run.progress)
             return
         answer = search_answer(message["answer"])
         if run.cancel_at_s is not None and not answer.proven:
-            self._leases.cancelled(search_id, answer.result, answer.plans, run.progress)
+            run.leases.cancelled(search_id, answer.result, answer.plans, run.progress)
         else:
-            self._leases.finish(search_id, answer.result, answer.proven, answer.plans, run.progress)
+            run.leases.finish(search_id, answer.result, answer.proven, answer.plans, run.progress)
 
     def _child_ended(self, ended: ChildEnded, run: _Run) -> None:
         """The child died without an answer: tried again while attempts are left, unless the reason would not go away."""
         search_id = run.claim.id
         LOG.warning("search %s: %s (attempt %d)", search_id, ended, run.claim.attempts)
         if run.cancel_at_s is not None:
-            self._leases.cancelled(search_id, None, (), run.progress)
+            run.leases.cancelled(search_id, None, (), run.progress)
         elif ended.hit_cpu_limit:
             problem = Problem(
                 422, "cpu_limit", f"The search used more than {self._settings.search_max_cpu_s} s of processor time."
             )
-            self._leases.fail(search_id, problem.text(), run.progress)
+            run.leases.fail(search_id, problem.text(), run.progress)
         elif run.claim.attempts >= self._settings.search_max_attempts:
-            self._leases.fail(search_id, self._poisoned().text(), run.progress, Event.POISON)
+            run.leases.fail(search_id, self._poisoned().text(), run.progress, Event.POISON)
         else:
-            self._leases.release(search_id, refund=False)
+            run.leases.release(search_id, refund=False)
 
     def _poisoned(self) -> Problem:
         """The error of a search that took its process with it every time."""
