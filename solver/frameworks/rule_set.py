@@ -11,6 +11,7 @@ import numpy as np
 from solver.frameworks.capability_checks import capability_violations
 from solver.frameworks.columns import layout_rows, uniform_row
 from solver.frameworks.facts import Facts, read_facts
+from solver.frameworks.group_checks import group_violations
 from solver.frameworks.layout_checks import layout_violations
 from solver.frameworks.nearest import nearest_values
 from solver.frameworks.rules import Bools, Capabilities, Columns, Rule, complete_columns
@@ -47,9 +48,9 @@ class RuleSet:
         """
         facts = read_facts(problem)
         if isinstance(layout, UniformLayout):
-            unknown = tuple(_unknown_groups(problem, layout))
-            rows = [(0, 0, uniform_row(problem, layout, facts))]
-            return unknown or tuple(self._broken(self._forbidding(), facts, rows))
+            row = uniform_row(problem, layout, facts)
+            unsound = tuple(group_violations(problem, layout, row["dp"]))
+            return unsound or tuple(self._broken(self._forbidding(), facts, [(0, 0, row)]))
         unsound = tuple(layout_violations(problem, layout, facts))
         if unsound:
             return unsound
@@ -87,17 +88,3 @@ class RuleSet:
         nearest = nearest_values(rule, self.rules, facts, row)
         message = rule.text.format(**(facts.words() | row))
         return Violation(rule=rule.id, severity=rule.severity, message=message, values=values, nearest=nearest)
-
-
-def _unknown_groups(problem: Problem, layout: UniformLayout) -> Iterator[Violation]:
-    """L10: a layout in classical words names the groups it uses, in rank order, when the cluster has several."""
-    names = [group.name for group in problem.cluster.groups]
-    if layout.groups is None and len(names) > 1:
-        text = "the cluster has several groups; name those to use, in rank order"
-        yield Violation(rule="L10", severity="refused", message=text, nearest={"groups": names})
-    if len(set(layout.groups or ())) != len(layout.groups or ()):
-        yield Violation(rule="L10", severity="refused", message="a group is named twice", nearest={"groups": names})
-    for name in layout.groups or ():
-        if name not in names:
-            text = f"there is no group {name!r}"
-            yield Violation(rule="L10", severity="refused", message=text, values={"groups": name}, nearest={"groups": names})

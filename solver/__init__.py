@@ -1,0 +1,93 @@
+"""Exact search of hybrid parallel training layouts: the only names others may import.
+
+Heavy parts (cost kernels, search) are loaded on first use, so that a process which only checks documents stays small.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from solver.catalog import devices, models, profiles
+from solver.errors import CertificationFailed, FieldError, IllegalLayout, InvalidProblem, NotExpressible, SolverError
+from solver.exporters import Export, export, exporter_names
+from solver.frameworks import framework_names, get_rule_set
+from solver.importers import import_hf_config
+from solver.layout import Layout, UniformLayout
+from solver.layout_parse import parse_layout
+from solver.plan import Evaluation, Plan, Progress, Result
+from solver.problem import (
+    Problem,
+    load_document,
+    normal_form,
+    normalise,
+    parameter_count,
+    parse_problem,
+    problem_digest,
+    request_digest,
+)
+from solver.versions import versions
+
+if TYPE_CHECKING:
+    from solver.certify import certify
+    from solver.evaluate import Evaluator, evaluate
+    from solver.replay import replay
+    from solver.search import Outcome, search
+    from solver.simulate import simulate
+
+_LAZY = {
+    "Evaluator": "solver.evaluate",
+    "Outcome": "solver.search",
+    "certify": "solver.certify",
+    "evaluate": "solver.evaluate",
+    "replay": "solver.replay",
+    "search": "solver.search",
+    "simulate": "solver.simulate",
+}
+
+__all__ = [
+    "CertificationFailed",
+    "Evaluation",
+    "Evaluator",
+    "Export",
+    "FieldError",
+    "IllegalLayout",
+    "InvalidProblem",
+    "Layout",
+    "NotExpressible",
+    "Outcome",
+    "Plan",
+    "Problem",
+    "Progress",
+    "Result",
+    "SolverError",
+    "UniformLayout",
+    "certify",
+    "devices",
+    "evaluate",
+    "export",
+    "exporter_names",
+    "framework_names",
+    "get_rule_set",
+    "import_hf_config",
+    "load_document",
+    "models",
+    "normal_form",
+    "normalise",
+    "parameter_count",
+    "parse_layout",
+    "parse_problem",
+    "problem_digest",
+    "profiles",
+    "replay",
+    "request_digest",
+    "search",
+    "simulate",
+    "versions",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'solver' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,138 @@
+"""Where the step goes, for the rank that ends last: computing, communication by axis, bubble, imbalance, optimizer (DESIGN 3.7)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost import columns as col
+from solver.cost.ledger import Assembled
+from solver.cost.price_kernels import equal_ends, replica_end
+from solver.cost.time_kernels import peer_seconds, shard_seconds, table_shard_seconds
+from solver.plan import Exposure, TimeBreakdown
+from solver.schedules.kernels import interleaved_ends, one_f_one_b_ends
+
+AXES = ("tp", "cp", "ep", "pp", "dp")
+
+
+def time_breakdown(assembled: Assembled) -> TimeBreakdown:
+    """Mean over scenarios; all but `hidden` add up to the step time."""
+    totals = {name: 0.0 for name in ("compute", "bubble", "imbalance", "optimizer")}
+    exposed = dict.fromkeys(AXES, 0.0)
+    hidden = dict.fromkeys(AXES, 0.0)
+    scenarios = 1 if assembled.model.scenarios.equal_rows else assembled.model.scenarios.count
+    for scenario in range(scenarios):
+        _add_scenario(assembled, scenario, totals, exposed, hidden)
+    communication = {
+        axis: Exposure(exposed=exposed[axis] / scenarios, hidden=hidden[axis] / scenarios)
+        for axis in AXES
+        if exposed[axis] > 0.0 or hidden[axis] > 0.0
+    }
+    means = {name: value / scenarios for name, value in totals.items()}
+    return TimeBreakdown(communication=communication, **means)
+
+
+def _add_scenario(
+    assembled: Assembled, scenario: int, totals: dict[str, float], exposed: dict[str, float], hidden: dict[str, float]
+) -> None:
+    chain, stage, end, work = _last_rank(assembled, scenario)
+    mean_work = float(work.mean())
+    micro_batches = work.shape[0]
+    ends = np.empty(assembled.stages)
+    equal_ends(assembled.forward, assembled.backward, assembled.stages, assembled.vpp, chain, micro_batches, mean_work, ends)
+    busy = 0.0
+    for virtual in range(stage, assembled.stages * assembled.vpp, assembled.stages):
+        busy += micro_batches * _operation(assembled.forward, chain, virtual, mean_work)
+        busy += micro_batches * _operation(assembled.backward, chain, virtual, mean_work)
+    imbalance = end - float(ends[stage])
+    bubble = float(ends[stage]) - busy
+    if imbalance < 0.0:
+        bubble, imbalance = bubble + imbalance, 0.0
+    visible, covered = _communication(assembled, chain, stage, micro_batches)
+    compute = busy - sum(visible.values())
+    visible["dp"] += float(assembled.sync[chain, stage, 0])
+    covered["dp"] += float(assembled.sync[chain, stage, 1])
+    totals["compute"] += compute
+    totals["bubble"] += bubble
+    totals["imbalance"] += imbalance
+    totals["optimizer"] += float(assembled.update[chain, stage]) + float(assembled.model.scalars[col.STEP_OVERHEAD])
+    for axis in AXES:
+        exposed[axis] += visible[axis]
+        hidden[axis] += covered[axis]
+
+
+def _operation(seconds: np.ndarray, chain: int, virtual: int, work: float) -> float:
+    return float(seconds[chain, virtual, 0] + seconds[chain, virtual, 1] * work)
+
+
+def _last_rank(assembled: Assembled, scenario: int) -> tuple[int, int, float, np.ndarray]:
+    """(chain, stage, end of its last backward, its replica's work per micro-batch) of the rank that ends last."""
+    dealt = assembled.dealt(scenario)
+    best: tuple[float, int, int] = (-1.0, 0, 0)
+    replica = 0
+    for chain, entry in enumerate(assembled.laid_out.chains):
+        seen: set[bytes] = set()
+        for _ in range(entry.count):
+            work = np.ascontiguousarray(dealt[replica, : entry.micro_batches])
+            if work.tobytes() not in seen:
+                seen.add(work.tobytes())
+                latest = replica_end(
+                    assembled.forward, assembled.backward, assembled.stages, assembled.vpp, chain, work, assembled.sync, assembled.update
+                )
+                best = max(best, (float(latest), -chain, -replica))
+            replica += 1
+    _, chain, replica = best[0], -best[1], -best[2]
+    work = np.ascontiguousarray(dealt[replica, : assembled.laid_out.chains[chain].micro_batches])
+    ends = _ends(assembled, chain, work)
+    tails = ends + assembled.sync[chain, :, 0] + assembled.update[chain]
+    stage = int(np.argmax(tails))
+    return chain, stage, float(ends[stage]), work
+
+
+def _ends(assembled: Assembled, chain: int, work: np.ndarray) -> np.ndarray:
+    forward = np.ascontiguousarray(assembled.forward[chain, :, :1] + assembled.forward[chain, :, 1:] * work[None, :])
+    backward = np.ascontiguousarray(assembled.backward[chain, :, :1] + assembled.backward[chain, :, 1:] * work[None, :])
+    ends = np.empty(assembled.stages)
+    if assembled.vpp == 1:
+        one_f_one_b_ends(forward, backward, ends)
+    else:
+        interleaved_ends(forward, backward, assembled.stages, assembled.vpp, ends)
+    return ends
+
+
+def _communication(assembled: Assembled, chain: int, stage: int, micro_batches: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Exposed and hidden seconds of one step on a rank, without the synchronisation at the end."""
+    laid = assembled.laid_out
+    scalars = assembled.model.scalars
+    stages, vpp = assembled.stages, assembled.vpp
+    point = int(laid.point_at[chain, stage])
+    visible = dict.fromkeys(AXES, 0.0)
+    covered = dict.fromkeys(AXES, 0.0)
+    sharding = np.empty(2)
+    layers: list[tuple[int, int]] = []
+    for virtual in range(stage, stages * vpp, stages):
+        for layer in range(int(laid.bounds[virtual]), int(laid.bounds[virtual + 1])):
+            layers.append((int(assembled.model.architecture.kind_of_layer[layer]), int(laid.options[layer])))
+    if stage == stages - 1:
+        option = layers[-1][1] if layers else col.OPTION_NONE
+        layers += [(assembled.model.architecture.mtp_kind, option)] * assembled.model.architecture.mtp_layers
+    for kind, option in layers:
+        entry = laid.kinds[point, kind]
+        again = 1.0 if option == col.OPTION_FULL else 0.0
+        for axis, forward, backward, unseen in (
+            ("tp", col.TENSOR_FORWARD, col.TENSOR_BACKWARD, col.TENSOR_HIDDEN),
+            ("cp", col.CONTEXT_FORWARD, col.CONTEXT_BACKWARD, col.CONTEXT_HIDDEN),
+            ("ep", col.EXPERT_FORWARD, col.EXPERT_BACKWARD, col.EXPERT_HIDDEN),
+        ):
+            visible[axis] += micro_batches * float((1.0 + again) * entry[forward] + entry[backward])
+            covered[axis] += micro_batches * float(entry[unseen])
+        shard_seconds(laid.kinds, laid.points, laid.meshes, scalars, point, point, kind, laid.zero, sharding)
+        visible["dp"] += micro_batches * float(sharding.sum())
+    for end in {0, stages - 1} if stage in (0, stages - 1) else set():
+        if stage == end:
+            table = table_shard_seconds(laid.points, laid.meshes, scalars, point, point, laid.zero)
+            visible["dp"] += micro_batches * 2.0 * float(table)
+    peer = float(peer_seconds(laid.points, laid.meshes, scalars, laid.peers, stages, laid.point_at, laid.point_at, chain, stage))
+    visible["pp"] = micro_batches * vpp * 2.0 * peer
+    fraction = float(scalars[col.PEER_EXPOSED])
+    covered["pp"] = visible["pp"] * (1.0 - fraction) / fraction if fraction > 0.0 else 0.0
+    return visible, covered

@@ -1,0 +1,204 @@
+"""A plan's layout as the arrays of the cost kernels, whatever its stages and parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.cost import columns as col
+from solver.cost.batch import peer_table
+from solver.cost.operators import Points, selective_modules
+from solver.cost.table import CostModel, MeshShape
+from solver.errors import FieldError, InvalidProblem
+from solver.layout import Layout, Part, Recompute, Stage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """`count` equal pipeline replicas; `parts[stages]` is the part of each stage they run on."""
+
+    count: int
+    micro_batches: int
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaidOut:
+    """Tables and index arrays of one layout; rows of `kinds`/`points`/`meshes` are (stage, part) in order."""
+
+    layout: Layout
+    chains: tuple[Chain, ...]
+    kinds: np.ndarray
+    points: np.ndarray
+    meshes: np.ndarray
+    peers: np.ndarray
+    bounds: np.ndarray
+    options: np.ndarray
+    point_at: np.ndarray
+    zero: int
+    offload: float
+
+    @property
+    def count(self) -> np.ndarray:
+        return np.array([chain.count for chain in self.chains], dtype=np.int64)
+
+    @property
+    def micro_batches(self) -> np.ndarray:
+        return np.array([chain.micro_batches for chain in self.chains], dtype=np.int64)
+
+
+def lay_out(model: CostModel, layout: Layout) -> LaidOut:
+    """Arrays of a legal layout; raises InvalidProblem (`not_supported`) for boundaries that would reshard micro-batches."""
+    stages = layout.stages
+    starts = np.cumsum([0, *(len(stage.parts) for stage in stages)])
+    chains = _chains(layout)
+    kinds, points = _point_rows(model, layout)
+    point_at = np.array([[starts[i] + chain.parts[i] for i in range(len(stages))] for chain in chains], dtype=np.int64)
+    strategy = stages[0].strategy
+    _check_alike(layout)
+    return LaidOut(
+        layout=layout,
+        chains=chains,
+        kinds=kinds,
+        points=points,
+        meshes=_mesh_rows(model, layout),
+        peers=peer_table(model),
+        bounds=_bounds(layout),
+        options=_options(model, layout),
+        point_at=point_at,
+        zero=strategy.shard.zero,
+        offload=float(strategy.offload.optimizer),
+    )
+
+
+def _check_alike(layout: Layout) -> None:
+    """States and offload of one kind on all stages (stages that differ there are not priced yet)."""
+    first = layout.stages[0].strategy
+    for index, stage in enumerate(layout.stages):
+        same = _sharded(stage) == _sharded(layout.stages[0]) and stage.strategy.offload == first.offload
+        if not same:
+            message = "stages with different ZeRO levels or offload are not supported yet"
+            raise InvalidProblem((FieldError(f"/modules/0/stages/{index}/strategy", "not_supported", message, None),))
+
+
+def _sharded(stage: Stage) -> int:
+    """ZeRO level of a stage; -1 where one rank holds everything, which goes with any."""
+    return stage.strategy.shard.zero
+
+
+def _chains(layout: Layout) -> tuple[Chain, ...]:
+    """Replica classes: walk the replicas of every stage in parallel, splitting where any stage changes its part."""
+    stages = layout.stages
+    edges = sorted({edge for stage in stages for edge in _part_edges(stage)})
+    chains = []
+    for first, after in zip(edges[:-1], edges[1:], strict=True):
+        parts = []
+        micro_batches = set()
+        for stage in stages:
+            index = int(np.searchsorted(_part_edges(stage), first, side="right")) - 1
+            if index >= len(stage.parts):
+                raise _reshard_error()
+            parts.append(index)
+            micro_batches.add(stage.parts[index].micro_batches)
+        if len(micro_batches) != 1:
+            raise _reshard_error()
+        chains.append(Chain(count=after - first, micro_batches=micro_batches.pop(), parts=tuple(parts)))
+    return tuple(chains)
+
+
+def _part_edges(stage: Stage) -> list[int]:
+    edges = [0]
+    for part in stage.parts:
+        edges.append(edges[-1] + part.size("dp"))
+    return edges
+
+
+def _reshard_error() -> InvalidProblem:
+    message = "stages whose replicas do not line up (equal dp and micro_batches part by part) are not supported yet"
+    return InvalidProblem((FieldError("/modules/0/stages", "not_supported", message, None),))
+
+
+def _point_rows(model: CostModel, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Cost tables of every (stage, part), one call per group."""
+    names = [group.name for group in model.problem.cluster.groups]
+    entries = [(names.index(part.group), stage, part) for stage in layout.stages for part in stage.parts]
+    kinds = np.zeros((len(entries), len(model.architecture.kinds), col.KIND_COLUMNS))
+    points = np.zeros((len(entries), col.POINT_COLUMNS))
+    for group in sorted({entry[0] for entry in entries}):
+        rows = [index for index, entry in enumerate(entries) if entry[0] == group]
+        chosen = [entries[index] for index in rows]
+        shapes = Points(
+            tp=np.array([part.size("tp") for _, _, part in chosen]),
+            cp=np.array([part.size("cp") for _, _, part in chosen]),
+            cp_kind=np.array([0 if stage.strategy.cp_kind == "ring" else 1 for _, stage, _ in chosen]),
+            ep=np.array([part.size("ep") for _, _, part in chosen]),
+            etp=np.array([part.size("etp") for _, _, part in chosen]),
+            mbs=np.full(len(chosen), layout.mbs),
+            sp=np.array([int(stage.strategy.sequence_parallel) for _, stage, _ in chosen]),
+            row_tokens=model.scenarios.row_tokens,
+        )
+        kinds[rows], points[rows] = model.point_tables(group, shapes)
+    return kinds, points
+
+
+def _mesh_rows(model: CostModel, layout: Layout) -> np.ndarray:
+    names = [group.name for group in model.problem.cluster.groups]
+    rows = []
+    for stage in layout.stages:
+        spread: dict[int, int] = {}
+        for part in stage.parts:
+            spread[names.index(part.group)] = spread.get(names.index(part.group), 0) + part.size("dp")
+        shared = stage.strategy.shard.optimizer.replicate if stage.strategy.shard.zero else 1
+        for part in stage.parts:
+            rows.append(_mesh_row(model, spread, part, shared))
+    return np.array(rows)
+
+
+def _mesh_row(model: CostModel, spread: dict[int, int], part: Part, replicate: int) -> np.ndarray:
+    sizes = {axis: part.size(axis) for axis in ("tp", "cp", "ep", "etp")}
+    if len(spread) > 1:
+        return model.cross_mesh(tuple(sorted(spread.items())), **sizes)
+    (group, dp), *_ = spread.items()
+    row: np.ndarray = model.mesh_table(group, MeshShape.of(dp=dp, replicate=replicate, **sizes))[0]
+    return row
+
+
+def _bounds(layout: Layout) -> np.ndarray:
+    counts = [last - first + 1 for _, _, (first, last) in layout.virtual_stages()]
+    return np.cumsum([0, *counts]).astype(np.int64)
+
+
+def _options(model: CostModel, layout: Layout) -> np.ndarray:
+    options = np.zeros(model.architecture.layers, dtype=np.int64)
+    for stage in layout.stages:
+        for layer in stage.layers:
+            options[layer] = option_of(model, stage.recompute_of(layer))
+    return options
+
+
+def option_of(model: CostModel, recompute: Recompute) -> int:
+    """Option column of a recompute; selective without modules is the attention core (Megatron's default)."""
+    if recompute.kind == "none":
+        return col.OPTION_NONE
+    if recompute.kind == "full":
+        return col.OPTION_FULL
+    known = selective_modules(model.problem)
+    modules = tuple(recompute.modules) or ("core_attn",)
+    if set(modules) == {"core_attn"}:
+        return col.OPTION_CORE_ATTENTION
+    if set(modules) == set(known):
+        return col.OPTION_SELECTIVE
+    message = f"selective recompute of {sorted(modules)} is not priced"
+    allowed = (["core_attn"], sorted(known))
+    raise InvalidProblem((FieldError("/modules/0/stages/0/strategy/recompute/modules", "not_supported", message, allowed),))
+
+
+def recompute_of(model: CostModel, option: int) -> Recompute:
+    """The recompute that an option column stands for."""
+    if option == col.OPTION_NONE:
+        return Recompute(kind="none")
+    if option == col.OPTION_FULL:
+        return Recompute(kind="full")
+    modules = ("core_attn",) if option == col.OPTION_CORE_ATTENTION else selective_modules(model.problem)
+    return Recompute(kind="selective", modules=modules)

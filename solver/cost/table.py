@@ -1,0 +1,274 @@
+"""Cost tables of a problem: everything the stage kernels need, tabulated once per distinct point and gradient mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.balance import ScenarioSet, scenario_set
+from solver.cost import columns as col
+from solver.cost.architecture import Architecture, LayerKind, architecture, padded_vocabulary
+from solver.cost.compute import DeviceCosts
+from solver.cost.network import GroupLink, Network, group_link, group_network
+from solver.cost.operators import LayerCosts, Points
+from solver.cost.storage import layer_parameters, norm_width, saved_bytes
+from solver.errors import FieldError, InvalidProblem
+from solver.problem import Problem
+from solver.units import STATE_BYTES
+
+LOSS_STREAM_BYTES = {"vocab_parallel": 34.0, "gathered": 34.0, "chunked": 34.0, "fused": 12.0}
+"""bytes a logit moves through the loss (time prototype 1.2)"""
+FUSED_BYTES_PER_LOGIT = 6.0
+GATHERED_BYTES_PER_LOGIT = 14.0
+LOSS_CHUNKS = 8.0
+FORWARD_LOSS_SHARE = 0.4
+EMBEDDING_STREAM_BYTES = 6.0
+OPTIMIZER_EFFICIENCY = 0.7
+HOST_UPDATE_BYTES_PER_S = 2.0e10
+"""host memory traffic one device's share of a CPU optimizer sustains"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostModel:
+    """A normalised problem with its architecture, scenarios and per-group rates; builds tables on demand."""
+
+    problem: Problem
+    architecture: Architecture
+    scenarios: ScenarioSet
+    networks: tuple[Network, ...]
+    links: dict[tuple[int, int], GroupLink]
+    scalars: np.ndarray
+    groups: np.ndarray
+
+    def point_tables(self, group: int, points: Points) -> tuple[np.ndarray, np.ndarray]:
+        """(kind table [points, kinds, KIND_COLUMNS], point table [points, POINT_COLUMNS]) on one group."""
+        costs = self.layer_costs(group, points)
+        kinds = np.zeros((len(points), len(self.architecture.kinds), col.KIND_COLUMNS))
+        table = np.zeros((len(points), col.POINT_COLUMNS))
+        self._fill_points(costs, group, table)
+        for index, kind in enumerate(self.architecture.kinds):
+            self._fill_kind(costs, kind, kinds[:, index, :], table)
+        return kinds, table
+
+    def layer_costs(self, group: int, points: Points) -> LayerCosts:
+        """Operator costs of points on one group."""
+        spec = self.problem.cluster.groups[group]
+        settings = self.problem.workload.software.assumptions
+        precision = spec.precision or self.problem.workload.precision
+        device = DeviceCosts(spec.device, precision, settings["kernel_overhead_s"])
+        return LayerCosts(self.problem, device, self.networks[group], points, self.scenarios.least_work)
+
+    def _fill_kind(self, costs: LayerCosts, kind: LayerKind, out: np.ndarray, table: np.ndarray) -> None:
+        out[:, col.DENSE_PARAMETERS], out[:, col.EXPERT_PARAMETERS] = layer_parameters(costs, kind)
+        out[:, col.ACTIVATION : col.ACTIVATION + col.OPTIONS] = saved_bytes(costs, kind)
+        costs.fill_times(kind, out)
+        if kind.prediction_head:
+            out[:, col.FORWARD_BASE] += table[:, col.HEAD_FORWARD]
+            out[:, col.BACKWARD_BASE] += table[:, col.HEAD_BACKWARD]
+
+    def _fill_points(self, costs: LayerCosts, group: int, table: np.ndarray) -> None:
+        points, model = costs.points, self.architecture.model
+        hidden, tokens = costs.hidden, costs.tokens
+        vocabulary = padded_vocabulary(model.vocab_size, points.tp) / points.tp
+        table[:, col.TABLE_PARAMETERS] = vocabulary * hidden
+        table[:, col.EMBEDDING_PARAMETERS] = vocabulary * hidden + (model.learned_positions or 0) * hidden
+        table[:, col.NORM_PARAMETERS] = norm_width(costs) * hidden
+        table[:, col.BOUNDARY_BYTES] = costs.element * hidden * costs.local_tokens
+        gathers = (points.sp > 0) & (points.tp > 1)
+        buffers = self.problem.workload.software.assumptions["gather_buffer_count"]
+        table[:, col.GATHER_BYTES] = np.where(gathers, buffers * costs.element * hidden * tokens, 0.0)
+        table[:, col.LOGITS_BYTES] = self._logits_bytes(costs, vocabulary)
+        self._fill_ends(costs, vocabulary, table)
+        table[:, col.POINT_TP], table[:, col.POINT_CP] = points.tp, points.cp
+        table[:, col.POINT_EP], table[:, col.POINT_ETP] = points.ep, points.etp
+        table[:, col.POINT_MBS] = points.mbs
+        table[:, col.POINT_GROUP] = group
+        table[:, col.WEIGHT_BYTES] = costs.element
+        table[:, col.STREAM_BYTES_PER_S] = costs.device.bytes_per_s
+
+    def _logits_bytes(self, costs: LayerCosts, vocabulary: np.ndarray) -> np.ndarray:
+        loss = costs.kernels.loss
+        per_logit = costs.settings["loss_bytes_per_logit"]
+        heads = 1.0 + self.architecture.mtp_layers
+        logits = heads * costs.tokens * vocabulary
+        if loss == "fused":
+            return logits * FUSED_BYTES_PER_LOGIT
+        if loss == "chunked":
+            return logits * per_logit / LOSS_CHUNKS
+        if loss == "gathered":
+            return logits * costs.points.tp * GATHERED_BYTES_PER_LOGIT
+        return logits * per_logit
+
+    def _fill_ends(self, costs: LayerCosts, vocabulary: np.ndarray, table: np.ndarray) -> None:
+        """Embedding and head: three products, the loss's bytes, the sequence-parallel collectives around them."""
+        device, tokens, hidden = costs.device, costs.tokens, costs.hidden
+        one = np.ones(len(costs.points))
+        lookup = device.stream_s(EMBEDDING_STREAM_BYTES * hidden * tokens) + device.kernel_overhead_s
+        gather = costs._gather_s(tokens)
+        loss_s = device.stream_s(LOSS_STREAM_BYTES[costs.kernels.loss] * tokens * vocabulary)
+        product = device.gemm_s(tokens, vocabulary, hidden * one)
+        backward = device.gemm_s(tokens, hidden * one, vocabulary) + device.gemm_s(vocabulary, hidden * one, tokens)
+        table[:, col.EMBEDDING_FORWARD] = lookup + gather
+        table[:, col.EMBEDDING_BACKWARD] = lookup + gather
+        table[:, col.HEAD_FORWARD] = product + FORWARD_LOSS_SHARE * loss_s + gather
+        table[:, col.HEAD_BACKWARD] = backward + (1.0 - FORWARD_LOSS_SHARE) * loss_s + gather
+
+    # ---------------------------------------------------------------------------------------------------------------- meshes
+    def mesh_table(self, group: int, shape: MeshShape) -> np.ndarray:
+        """float64[meshes, MESH_COLUMNS] of stages that sit on one group."""
+        network = self.networks[group]
+        table = np.zeros((shape.tp.shape[0], col.MESH_COLUMNS))
+        ranks = shape.cp * shape.dp
+        shard = np.maximum(ranks // shape.replicate, 1)
+        expert_ranks = np.maximum(shape.tp * ranks // (shape.ep * shape.etp), 1)
+        expert_shard = np.maximum(expert_ranks // shape.replicate, 1)
+        table[:, col.SHARD_RANKS], table[:, col.EXPERT_SHARD_RANKS] = shard, expert_shard
+        table[:, col.REPLICATED_RANKS], table[:, col.EXPERT_REPLICATED_RANKS] = ranks // shard, expert_ranks // expert_shard
+        table[:, col.SHARD_LATENCY], table[:, col.SHARD_SLOPE] = network.gather(shard, shape.tp)
+        table[:, col.REPLICA_LATENCY], table[:, col.REPLICA_SLOPE] = network.gather(ranks // shard, shape.tp * shard)
+        stride = shape.etp * shape.ep
+        table[:, col.EXPERT_SHARD_LATENCY], table[:, col.EXPERT_SHARD_SLOPE] = network.gather(expert_shard, stride)
+        replica = network.gather(expert_ranks // expert_shard, stride * expert_shard)
+        table[:, col.EXPERT_REPLICA_LATENCY], table[:, col.EXPERT_REPLICA_SLOPE] = replica
+        table[:, col.PEER_LATENCY], table[:, col.PEER_SLOPE] = network.point_to_point(shape.tp * ranks)
+        table[:, col.MESH_DP] = shape.dp
+        return table
+
+    def cross_mesh(self, parts: tuple[tuple[int, int], ...], tp: int, cp: int, ep: int, etp: int) -> np.ndarray:
+        """One mesh row for a stage whose equal meshes sit on several groups: `parts` are (group, dp).
+
+        Gather inside each group, then exchange over the links: the second step moves `(K-1)/K` of what a rank of the smallest part holds.
+        """
+        row = np.zeros(col.MESH_COLUMNS)
+        for group, dp in parts:
+            single = MeshShape.of(tp=tp, cp=cp, dp=dp, ep=ep, etp=etp, replicate=1)
+            np.maximum(row, self.mesh_table(group, single)[0], out=row)
+        total = sum(dp for _, dp in parts) * cp
+        least = min(dp for _, dp in parts) * cp
+        links = [self.links[min(a, b), max(a, b)] for a, _ in parts for b, _ in parts if a < b]
+        slowest = min(link.bytes_per_s for link in links)
+        latency = max(link.latency_s for link in links)
+        exchanged = (len(parts) - 1) / len(parts) / slowest
+        row[col.SHARD_RANKS] = total
+        row[col.EXPERT_SHARD_RANKS] = max(1, tp * total // (ep * etp))
+        row[col.REPLICATED_RANKS] = row[col.EXPERT_REPLICATED_RANKS] = 1
+        row[col.SHARD_LATENCY] += latency
+        row[col.SHARD_SLOPE] += exchanged / least
+        row[col.EXPERT_SHARD_LATENCY] += latency
+        row[col.EXPERT_SHARD_SLOPE] += exchanged / max(1, tp * least // (ep * etp))
+        row[col.MESH_DP] = total // cp
+        return row
+
+    def collectives_cross(self, first: int, second: int) -> bool:
+        """Whether collectives may span the two groups."""
+        return self.links[min(first, second), max(first, second)].collectives
+
+    def peer_across(self, first: int, second: int) -> tuple[float, float]:
+        """(latency_s, s per byte) of a pipeline boundary between two groups."""
+        link = self.links[min(first, second), max(first, second)]
+        return link.latency_s, 1.0 / link.bytes_per_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeshShape:
+    """Integer arrays of equal length; `replicate` is the number of copies of a shard group."""
+
+    tp: np.ndarray
+    cp: np.ndarray
+    dp: np.ndarray
+    ep: np.ndarray
+    etp: np.ndarray
+    replicate: np.ndarray
+
+    @staticmethod
+    def of(*, tp: int, cp: int, dp: int, ep: int, etp: int, replicate: int) -> MeshShape:
+        """A single mesh."""
+        return MeshShape(*(np.array([value], dtype=np.int64) for value in (tp, cp, dp, ep, etp, replicate)))
+
+
+def cost_model(problem: Problem) -> CostModel:
+    """Compile a normalised problem."""
+    model = problem.model.transformer
+    assert model is not None, "the cost model works on normalised problems"
+    _check_precisions(problem)
+    shape = architecture(model)
+    scenarios = scenario_set(problem)
+    settings = problem.workload.software.assumptions
+    groups = problem.cluster.groups
+    networks = tuple(group_network(group, settings) for group in groups)
+    links = {(a, b): group_link(problem, a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))}
+    return CostModel(
+        problem=problem,
+        architecture=shape,
+        scenarios=scenarios,
+        networks=networks,
+        links=links,
+        scalars=_scalars(problem, shape, scenarios),
+        groups=_group_table(problem),
+    )
+
+
+def _check_precisions(problem: Problem) -> None:
+    """A group may compute in another type of the same width; wider or narrower weights per group are not priced yet."""
+    wide = problem.workload.precision == "fp32"
+    for index, group in enumerate(problem.cluster.groups):
+        if group.precision is not None and (group.precision == "fp32") != wide:
+            message = f"weights of {group.precision} beside {problem.workload.precision} are not supported yet"
+            pointer = f"/cluster/groups/{index}/precision"
+            raise InvalidProblem((FieldError(pointer, "not_supported", message, (problem.workload.precision,)),))
+
+
+def state_bytes(problem: Problem) -> tuple[float, float, float]:
+    """(weight, gradient, optimizer) bytes a parameter (cost_models 1.2)."""
+    workload = problem.workload
+    optimizer = workload.optimizer
+    weight = 4.0 if workload.precision == "fp32" else 2.0
+    gradient = STATE_BYTES[optimizer.main_gradient]
+    if optimizer.name == "custom":
+        return weight, gradient, float(optimizer.state_bytes_per_parameter or 0.0)
+    master = 0.0 if workload.precision == "fp32" else float(STATE_BYTES[optimizer.master])
+    moments = {"adamw": 2, "adam": 2, "sgd": 1}[optimizer.name]
+    return weight, float(gradient), master + moments * STATE_BYTES[optimizer.moments]
+
+
+def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet) -> np.ndarray:
+    settings = problem.workload.software.assumptions
+    values = np.zeros(col.SCALARS)
+    values[col.WEIGHT_STATE], values[col.GRADIENT_STATE], values[col.OPTIMIZER_STATE] = state_bytes(problem)
+    values[col.TIED] = float(shape.model.tied_embeddings)
+    for column, name in (
+        (col.GRADIENT_OVERLAP, "gradient_overlap_fraction"),
+        (col.GATHER_OVERLAP, "parameter_gather_overlap_fraction"),
+        (col.SHARD_OVERLAP, "shard_overlap_fraction"),
+        (col.OVERLAP_SLOWDOWN, "overlap_slowdown_fraction"),
+        (col.PEER_EXPOSED, "p2p_exposed_fraction"),
+        (col.STEP_OVERHEAD, "step_overhead_s"),
+        (col.BUCKET_BYTES, "gradient_bucket_bytes"),
+        (col.CONTEXT_BYTES, "context_bytes"),
+        (col.COMMUNICATOR_BYTES, "communicator_bytes"),
+        (col.ALLOCATOR_FACTOR, "allocator_factor"),
+        (col.STATIC_ERROR, "memory_static_error_fraction"),
+        (col.DYNAMIC_ERROR, "memory_dynamic_error_fraction"),
+        (col.OFFLOAD_OVERLAP, "offload_overlap_fraction"),
+        (col.OFFLOAD_EFFICIENCY, "offload_pcie_efficiency"),
+    ):
+        values[column] = settings[name]
+    values[col.HOST_UPDATE_BYTES_PER_S] = HOST_UPDATE_BYTES_PER_S
+    values[col.OPTIMIZER_EFFICIENCY] = OPTIMIZER_EFFICIENCY
+    values[col.MTP_LAYERS], values[col.MTP_KIND] = shape.mtp_layers, shape.mtp_kind
+    values[col.LEAST_WORK], values[col.MEAN_WORK] = scenarios.least_work, float(scenarios.work.mean())
+    values[col.DEMAND_SAFE] = float(problem.constraints.memory != "fits")
+    return values
+
+
+def _group_table(problem: Problem) -> np.ndarray:
+    table = np.zeros((len(problem.cluster.groups), col.GROUP_COLUMNS))
+    keep = 1.0 - problem.cluster.memory_reserve_fraction
+    for index, group in enumerate(problem.cluster.groups):
+        table[index, col.CAPACITY_BYTES] = group.device.memory_bytes
+        table[index, col.LIMIT_BYTES] = group.device.memory_bytes * keep
+        table[index, col.HOST_LIMIT_BYTES] = group.host.memory_bytes * keep
+        table[index, col.PCIE_BYTES_PER_S] = group.host.pcie_bytes_per_s
+        table[index, col.DEVICES_PER_NODE] = group.devices_per_node
+    return table

@@ -1,0 +1,330 @@
+"""Compiled seconds of every operation of one layout from the cost tables (arguments as in `memory_kernels`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost.columns import (
+    BACKWARD_BASE,
+    BACKWARD_SLOPE,
+    BOUNDARY_BYTES,
+    DENSE_PARAMETERS,
+    EMBEDDING_BACKWARD,
+    EMBEDDING_FORWARD,
+    EXPERT_PARAMETERS,
+    EXPERT_REPLICA_LATENCY,
+    EXPERT_REPLICA_SLOPE,
+    EXPERT_REPLICATED_RANKS,
+    EXPERT_SHARD_LATENCY,
+    EXPERT_SHARD_RANKS,
+    EXPERT_SHARD_SLOPE,
+    FORWARD_BASE,
+    FORWARD_SLOPE,
+    GATHER_OVERLAP,
+    GRADIENT_OVERLAP,
+    GRADIENT_STATE,
+    HEAD_BACKWARD,
+    HEAD_FORWARD,
+    HOST_UPDATE_BYTES_PER_S,
+    LEAST_WORK,
+    MEAN_WORK,
+    MTP_KIND,
+    MTP_LAYERS,
+    OFFLOAD_EFFICIENCY,
+    OFFLOAD_OVERLAP,
+    OPTIMIZER_EFFICIENCY,
+    OPTIMIZER_STATE,
+    OPTION_NONE,
+    OVERLAP_SLOWDOWN,
+    PCIE_BYTES_PER_S,
+    PEER_EXPOSED,
+    PEER_LATENCY,
+    PEER_SLOPE,
+    POINT_GROUP,
+    POINT_MBS,
+    RECOMPUTE_BASE,
+    RECOMPUTE_SLOPE,
+    REPLICA_LATENCY,
+    REPLICA_SLOPE,
+    REPLICATED_RANKS,
+    SHARD_LATENCY,
+    SHARD_OVERLAP,
+    SHARD_RANKS,
+    SHARD_SLOPE,
+    STREAM_BYTES_PER_S,
+    TABLE_PARAMETERS,
+    TIED,
+    WEIGHT_STATE,
+)
+from solver.cost.memory_kernels import stage_parameters
+from solver.schedules.kernels import compiled
+
+
+@compiled
+def hidden_by(comm_s: float, compute_s: float, overlap: float, slowdown: float) -> float:
+    """Seconds that overlapped communication adds to computing (time prototype 1.2, FSDP): contention, what sticks out, what is not hidden."""
+    least = min(comm_s, compute_s)
+    return max(compute_s + slowdown * least, comm_s) + (1.0 - overlap) * least - compute_s
+
+
+@compiled
+def shard_seconds(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    meshes: np.ndarray,
+    scalars: np.ndarray,
+    point: int,
+    mesh: int,
+    kind: int,
+    zero: int,
+    out: np.ndarray,
+) -> None:
+    """Write [forward, backward] seconds that gathering parameters and scattering gradients per micro-batch adds to one layer."""
+    out[0] = 0.0
+    out[1] = 0.0
+    if zero < 2 or (meshes[mesh, SHARD_RANKS] <= 1.0 and meshes[mesh, EXPERT_SHARD_RANKS] <= 1.0):
+        return
+    dense, expert = kinds[point, kind, DENSE_PARAMETERS], kinds[point, kind, EXPERT_PARAMETERS]
+    latency = meshes[mesh, SHARD_LATENCY] + (meshes[mesh, EXPERT_SHARD_LATENCY] if expert > 0.0 else 0.0)
+    slope = meshes[mesh, SHARD_SLOPE] * dense + meshes[mesh, EXPERT_SHARD_SLOPE] * expert
+    work = scalars[LEAST_WORK] * points[point, POINT_MBS]
+    forward = kinds[point, kind, FORWARD_BASE] + kinds[point, kind, FORWARD_SLOPE] * work
+    backward = kinds[point, kind, BACKWARD_BASE] + kinds[point, kind, BACKWARD_SLOPE] * work
+    scatter = latency + slope * scalars[GRADIENT_STATE]
+    gather = latency + slope * scalars[WEIGHT_STATE]
+    if zero >= 3:
+        out[0] = hidden_by(gather, forward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
+        out[1] = hidden_by(gather + scatter, backward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
+    else:
+        out[1] = hidden_by(scatter, backward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
+
+
+@compiled
+def table_shard_seconds(points: np.ndarray, meshes: np.ndarray, scalars: np.ndarray, point: int, mesh: int, zero: int) -> float:
+    """Seconds one direction of the embedding or head pays for gathering its table under ZeRO-3."""
+    if zero < 3 or meshes[mesh, SHARD_RANKS] <= 1.0:
+        return 0.0
+    moved = points[point, TABLE_PARAMETERS] * scalars[WEIGHT_STATE]
+    return (meshes[mesh, SHARD_LATENCY] + meshes[mesh, SHARD_SLOPE] * moved) * (1.0 - scalars[SHARD_OVERLAP])
+
+
+@compiled
+def peer_seconds(
+    points: np.ndarray,
+    meshes: np.ndarray,
+    scalars: np.ndarray,
+    peers: np.ndarray,
+    stages: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    chain: int,
+    stage: int,
+) -> float:
+    """Exposed seconds of one pipeline message on a stage: the slower of its two neighbours' links."""
+    if stages == 1:
+        return 0.0
+    point = point_at[chain, stage]
+    mesh = mesh_at[chain, stage]
+    own = int(points[point, POINT_GROUP])
+    moved = points[point, BOUNDARY_BYTES]
+    slowest = 0.0
+    for neighbour in (stage - 1, stage + 1):
+        if neighbour < 0 or neighbour >= stages:
+            continue
+        other = point_at[chain, neighbour]
+        group = int(points[other, POINT_GROUP])
+        if group == own:
+            seconds = meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved
+        else:
+            seconds = peers[own, group, 0] + peers[own, group, 1] * max(moved, points[other, BOUNDARY_BYTES])
+        slowest = max(slowest, seconds)
+    return scalars[PEER_EXPOSED] * slowest
+
+
+@compiled
+def operation_seconds(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    meshes: np.ndarray,
+    scalars: np.ndarray,
+    peers: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    zero: int,
+    options: np.ndarray,
+    forward: np.ndarray,
+    backward: np.ndarray,
+) -> None:
+    """Write base and slope seconds of every virtual stage: `forward`, `backward`: [chains, stages * vpp, 2]."""
+    sharding = np.empty(2)
+    last_virtual = stages * vpp - 1
+    for chain in range(point_at.shape[0]):
+        for virtual in range(stages * vpp):
+            stage = virtual % stages
+            point = point_at[chain, stage]
+            mesh = mesh_at[chain, stage]
+            peer = peer_seconds(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, stage)
+            times = np.zeros(4)
+            times[0] = peer
+            times[2] = peer
+            last_option = OPTION_NONE
+            for layer in range(bounds[virtual], bounds[virtual + 1]):
+                last_option = options[layer]
+                shard_seconds(kinds, points, meshes, scalars, point, mesh, layer_kind[layer], zero, sharding)
+                add_layer(kinds, point, layer_kind[layer], last_option, 1.0, sharding, times)
+            if virtual == 0:
+                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero)
+                times[0] += points[point, EMBEDDING_FORWARD] + table
+                times[2] += points[point, EMBEDDING_BACKWARD] + table
+            if virtual == last_virtual:
+                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero)
+                times[0] += points[point, HEAD_FORWARD] + table
+                times[2] += points[point, HEAD_BACKWARD] + table
+                if scalars[MTP_LAYERS] > 0.0:
+                    mtp = int(scalars[MTP_KIND])
+                    option = last_stage_option(bounds, options, stages, vpp)
+                    shard_seconds(kinds, points, meshes, scalars, point, mesh, mtp, zero, sharding)
+                    add_layer(kinds, point, mtp, option, scalars[MTP_LAYERS], sharding, times)
+            forward[chain, virtual, 0] = times[0]
+            forward[chain, virtual, 1] = times[1]
+            backward[chain, virtual, 0] = times[2]
+            backward[chain, virtual, 1] = times[3]
+
+
+@compiled
+def last_stage_option(bounds: np.ndarray, options: np.ndarray, stages: int, vpp: int) -> int:
+    """Recompute option of the last layer on the last stage; none without a layer there."""
+    for chunk in range(vpp - 1, -1, -1):
+        virtual = chunk * stages + stages - 1
+        if bounds[virtual + 1] > bounds[virtual]:
+            return int(options[bounds[virtual + 1] - 1])
+    return OPTION_NONE
+
+
+@compiled
+def add_layer(
+    kinds: np.ndarray, point: int, kind: int, option: int, times_of_it: float, sharding: np.ndarray, times: np.ndarray
+) -> None:
+    """Add `times_of_it` layers of a kind to [forward base, forward slope, backward base, backward slope]."""
+    entry = kinds[point, kind]
+    times[0] += times_of_it * (entry[FORWARD_BASE] + sharding[0])
+    times[1] += times_of_it * entry[FORWARD_SLOPE]
+    times[2] += times_of_it * (entry[BACKWARD_BASE] + entry[RECOMPUTE_BASE + option] + sharding[1])
+    times[3] += times_of_it * (entry[BACKWARD_SLOPE] + entry[RECOMPUTE_SLOPE + option])
+
+
+@compiled
+def step_ends(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    meshes: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    zero: int,
+    offload: float,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    sync: np.ndarray,
+    update: np.ndarray,
+) -> None:
+    """Write exposed gradient and parameter synchronisation and optimizer seconds: `sync` [chains, stages, 2 = exposed, hidden], `update`."""
+    parameters = np.empty(4)
+    for chain in range(point_at.shape[0]):
+        for stage in range(stages):
+            point = point_at[chain, stage]
+            mesh = mesh_at[chain, stage]
+            stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point, parameters)
+            work = scalars[MEAN_WORK] * points[point, POINT_MBS]
+            forward_s = 0.0
+            backward_s = 0.0
+            for chunk in range(vpp):
+                virtual = chunk * stages + stage
+                forward_s += forward[chain, virtual, 0] + forward[chain, virtual, 1] * work
+                backward_s += backward[chain, virtual, 0] + backward[chain, virtual, 1] * work
+            sync_seconds(
+                points, meshes, scalars, parameters, point, mesh, stage, stages, zero, forward_s, backward_s, sync[chain, stage]
+            )
+            update[chain, stage] = update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
+
+
+@compiled
+def sync_seconds(
+    points: np.ndarray,
+    meshes: np.ndarray,
+    scalars: np.ndarray,
+    parameters: np.ndarray,
+    point: int,
+    mesh: int,
+    stage: int,
+    stages: int,
+    zero: int,
+    forward_s: float,
+    backward_s: float,
+    out: np.ndarray,
+) -> None:
+    """Write [exposed, hidden]: gradients are reduced behind the last backward, parameters gathered behind the next forward."""
+    dense, expert = parameters[0], parameters[1]
+    shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
+    per_byte = meshes[mesh, SHARD_SLOPE] * dense + meshes[mesh, EXPERT_SHARD_SLOPE] * expert
+    latency = (meshes[mesh, SHARD_LATENCY] if shard > 1.0 else 0.0) + (
+        meshes[mesh, EXPERT_SHARD_LATENCY] if expert > 0.0 and expert_shard > 1.0 else 0.0
+    )
+    scatter = latency + per_byte * scalars[GRADIENT_STATE]
+    gather = latency + per_byte * scalars[WEIGHT_STATE]
+    reduced = 0.0
+    if zero == 0:
+        reduced = 2.0 * scatter
+    elif zero == 1:
+        reduced = scatter
+    if meshes[mesh, REPLICATED_RANKS] > 1.0:
+        moved = dense / shard * scalars[GRADIENT_STATE]
+        reduced += 2.0 * (meshes[mesh, REPLICA_LATENCY] + meshes[mesh, REPLICA_SLOPE] * moved)
+    if meshes[mesh, EXPERT_REPLICATED_RANKS] > 1.0 and expert > 0.0:
+        moved = expert / expert_shard * scalars[GRADIENT_STATE]
+        reduced += 2.0 * (meshes[mesh, EXPERT_REPLICA_LATENCY] + meshes[mesh, EXPERT_REPLICA_SLOPE] * moved)
+    gathered = gather if zero == 1 or zero == 2 else 0.0
+    exposed = max(0.0, reduced - scalars[GRADIENT_OVERLAP] * backward_s)
+    exposed += max(0.0, gathered - scalars[GATHER_OVERLAP] * forward_s)
+    hidden = reduced + gathered - exposed
+    if scalars[TIED] > 0.0 and stages > 1 and (stage == 0 or stage == stages - 1):
+        moved = points[point, TABLE_PARAMETERS] * scalars[GRADIENT_STATE]
+        exposed += meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved
+    out[0] = exposed
+    out[1] = hidden
+
+
+@compiled
+def update_seconds(
+    points: np.ndarray,
+    meshes: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    parameters: np.ndarray,
+    point: int,
+    mesh: int,
+    zero: int,
+    offload: float,
+) -> float:
+    """Optimizer step: read and write of the states; the offloaded part crosses PCIe and is updated from host memory."""
+    held = parameters[0] + parameters[1]
+    if zero >= 1:
+        held = parameters[0] / meshes[mesh, SHARD_RANKS] + parameters[1] / meshes[mesh, EXPERT_SHARD_RANKS]
+    touched = 2.0 * scalars[OPTIMIZER_STATE] + scalars[GRADIENT_STATE] + scalars[WEIGHT_STATE]
+    seconds = held * (1.0 - offload) * touched / (points[point, STREAM_BYTES_PER_S] * scalars[OPTIMIZER_EFFICIENCY])
+    if offload > 0.0:
+        group = int(points[point, POINT_GROUP])
+        moved = held * offload * (4.0 + scalars[WEIGHT_STATE])
+        crossing = moved / (groups[group, PCIE_BYTES_PER_S] * scalars[OFFLOAD_EFFICIENCY])
+        updating = held * offload * (2.0 * scalars[OPTIMIZER_STATE] + 4.0) / scalars[HOST_UPDATE_BYTES_PER_S]
+        seconds += (crossing + updating) * (1.0 - scalars[OFFLOAD_OVERLAP])
+    return seconds

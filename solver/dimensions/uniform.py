@@ -1,0 +1,179 @@
+"""A layout in classical words, written out: stages, parts, ranks, meshes and shard groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.dimensions.ranks import RankMap, dense_mesh, expert_mesh
+from solver.layout import (
+    ContextParallel,
+    DeviceRange,
+    GradientSync,
+    Layout,
+    Module,
+    Offload,
+    Override,
+    Part,
+    Recompute,
+    Schedule,
+    Shard,
+    ShardPlan,
+    Stage,
+    Strategy,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartShape:
+    """One part of one stage: equal replicas on consecutive devices of the group at position `group` of the rank map."""
+
+    group: int
+    first_device: int
+    tp: int
+    cp: int
+    dp: int
+    ep: int
+    etp: int
+    micro_batches: int
+
+    @property
+    def size(self) -> int:
+        """Devices of the part."""
+        return self.tp * self.cp * self.dp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayoutShape:
+    """All that a layout needs besides the problem: `parts[stage]`, `bounds`, one `recompute` per layer."""
+
+    ranks: RankMap
+    parts: tuple[tuple[PartShape, ...], ...]
+    bounds: np.ndarray
+    recompute: tuple[Recompute, ...]
+    vpp: int
+    mbs: int
+    zero: int
+    replicate: int
+    sequence_parallel: bool
+    cp_kind: str
+    offload_optimizer: float
+    sequence_policy: str
+    mtp: bool
+    experts: bool
+    overlap: bool
+
+
+def build_layout(shape: LayoutShape) -> Layout:
+    """The layout document of a shape."""
+    starts = _launch_ranks(shape)
+    stages = tuple(_stage(shape, index, starts[index]) for index in range(len(shape.parts)))
+    return Layout(
+        modules=(Module(module="model", stages=stages),),
+        schedule=Schedule(kind="interleaved" if shape.vpp > 1 else "1f1b"),
+        mbs=shape.mbs,
+        vpp=shape.vpp,
+        sequence_policy=shape.sequence_policy,  # type: ignore[arg-type]
+        gradient_sync=GradientSync(kind="all_reduce" if shape.zero == 0 else "reduce_scatter", overlap=shape.overlap),
+        idle_devices=_idle(shape),
+    )
+
+
+def _launch_ranks(shape: LayoutShape) -> list[list[int]]:
+    """First launch rank of every part: stages outermost, parts in order, without gaps for idle devices."""
+    starts: list[list[int]] = []
+    rank = 0
+    for parts in shape.parts:
+        starts.append([])
+        for part in parts:
+            starts[-1].append(rank)
+            rank += part.size
+    return starts
+
+
+def _stage(shape: LayoutShape, index: int, first_ranks: list[int]) -> Stage:
+    stages = len(shape.parts)
+    chunks = tuple(
+        (int(shape.bounds[k]), int(shape.bounds[k + 1]) - 1) for k in range(index, stages * shape.vpp, stages)
+    )
+    layers = [layer for first, last in chunks for layer in range(first, last + 1)]
+    common = _commonest([shape.recompute[layer] for layer in layers])
+    holds = (["embedding"] if index == 0 else []) + (["head"] if index == stages - 1 else [])
+    if shape.mtp and index == stages - 1:
+        holds.append("mtp")
+    entries = shape.parts[index]
+    rows = sum(part.dp * part.micro_batches for part in entries)
+    return Stage(
+        chunks=chunks,
+        holds=tuple(holds),  # type: ignore[arg-type]
+        parts=tuple(_part(shape, part, rows, first) for part, first in zip(entries, first_ranks, strict=True)),
+        strategy=_strategy(shape, entries, common),
+        overrides=_overrides(shape, layers, common),
+    )
+
+
+def _part(shape: LayoutShape, part: PartShape, rows: int, first_rank: int) -> Part:
+    size = part.size
+    edp = size // (part.etp * part.ep)
+    return Part(
+        devices=(DeviceRange(group=shape.ranks.groups[part.group], first=part.first_device, count=size),),
+        ranks=((first_rank, first_rank + size - 1),),
+        mesh=dense_mesh(part.tp, part.cp, part.dp),
+        expert_mesh=expert_mesh(part.etp, part.ep, edp) if shape.experts else (),
+        share=part.dp * part.micro_batches / rows,
+        micro_batches=part.micro_batches,
+    )
+
+
+def _strategy(shape: LayoutShape, parts: tuple[PartShape, ...], recompute: Recompute) -> Strategy:
+    ranks = sum(part.cp * part.dp for part in parts)
+    whole = Shard(replicate=ranks, shard=1)
+    cut = Shard(replicate=shape.replicate, shard=ranks // shape.replicate)
+    plan = ShardPlan(
+        parameters=cut if shape.zero >= 3 else whole,
+        gradients=cut if shape.zero >= 2 else whole,
+        optimizer=cut if shape.zero >= 1 else whole,
+    )
+    return Strategy(
+        sequence_parallel=shape.sequence_parallel and max(part.tp for part in parts) > 1,
+        shard=plan,
+        reshard_after_forward=True if shape.zero >= 3 else None,
+        recompute=recompute,
+        offload=Offload(optimizer=shape.offload_optimizer),
+        context_parallel=ContextParallel(kind=shape.cp_kind) if parts[0].cp > 1 else None,  # type: ignore[arg-type]
+    )
+
+
+def _commonest(values: list[Recompute]) -> Recompute:
+    if not values:
+        return Recompute(kind="none")
+    return max(values, key=lambda value: (values.count(value), value == values[-1]))
+
+
+def _overrides(shape: LayoutShape, layers: list[int], common: Recompute) -> tuple[Override, ...]:
+    """Runs of layers that differ from the stage's own recompute."""
+    overrides: list[Override] = []
+    for layer in layers:
+        recompute = shape.recompute[layer]
+        if recompute == common:
+            continue
+        last = overrides[-1] if overrides else None
+        if last is not None and last.recompute == recompute and last.layers[1] == layer - 1:
+            overrides[-1] = Override(layers=(last.layers[0], layer), recompute=recompute)
+        else:
+            overrides.append(Override(layers=(layer, layer), recompute=recompute))
+    return tuple(overrides)
+
+
+def _idle(shape: LayoutShape) -> tuple[DeviceRange, ...]:
+    """Devices that no part uses."""
+    idle: list[DeviceRange] = []
+    for position, (name, size) in enumerate(zip(shape.ranks.groups, shape.ranks.sizes, strict=True)):
+        used = [(part.first_device, part.first_device + part.size) for parts in shape.parts for part in parts if part.group == position]
+        free = 0
+        for first, after in [*sorted(used), (size, size)]:
+            if first > free:
+                idle.append(DeviceRange(group=name, first=free, count=first - free))
+            free = max(free, after)
+    return tuple(idle)

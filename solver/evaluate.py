@@ -1,0 +1,278 @@
+"""Problem + layout -> prediction: the scalar call is a batch of one over the kernels that the search uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from solver.cost import columns as col
+from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
+from solver.cost.breakdown import time_breakdown
+from solver.cost.ledger import Assembled, assemble
+from solver.cost.memory_kernels import (
+    ACTIVATIONS,
+    BUFFERS,
+    CONTEXT,
+    DEVICE,
+    DEVICE_HIGH,
+    GRADIENTS,
+    HOST,
+    LOGITS,
+    OPTIMIZER,
+    WEIGHTS,
+    WORKSPACE,
+)
+from solver.cost.table import CostModel, cost_model
+from solver.exporters import expressible_in
+from solver.frameworks import get_rule_set
+from solver.layout import Layout, UniformLayout
+from solver.layout_parse import parse_layout
+from solver.plan import Cost, Evaluation, MemoryEntry, Plan, Prediction, Versions, plan_id
+from solver.problem import Problem, normal_form
+from solver.uniform import expand_uniform
+from solver.versions import versions
+
+MFU_CONVENTION = "model FLOPs / time / sum of peaks of the devices used; causal attention counted half; real tokens"
+NINETY_PERCENT = 1.645
+"""half width of a central 90 % interval in standard deviations"""
+POWER_FRACTION = 0.8
+"""mean draw of a training step over the device's rated power"""
+TIGHT_MEMORY_FRACTION = 0.90
+ITEMS = (
+    ("weights", WEIGHTS),
+    ("gradients", GRADIENTS),
+    ("optimizer", OPTIMIZER),
+    ("activations", ACTIVATIONS),
+    ("workspace", WORKSPACE),
+    ("logits", LOGITS),
+    ("buffers", BUFFERS),
+)
+ALWAYS_SHOWN = ("weights", "gradients", "optimizer", "activations")
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Evaluations of one normalised problem; compiles its cost model once."""
+
+    problem: Problem
+
+    @cached_property
+    def model(self) -> CostModel:
+        return cost_model(self.problem)
+
+    @cached_property
+    def context(self) -> dict[str, Any]:
+        """What a plan id depends on besides the layout."""
+        return normal_form(self.problem)
+
+    def evaluate(self, document: Mapping[str, Any]) -> Evaluation:
+        """Verdict of a layout document (classical words or written out); raises InvalidProblem when it is malformed."""
+        parsed = parse_layout(document)
+        rules = get_rule_set(self.problem.framework.name, self.problem.framework.version)
+        violations = rules.violations(self.problem, parsed)
+        if violations:
+            return Evaluation(verdict="illegal", violations=violations, plan=None)
+        layout = expand_uniform(self.problem, parsed) if isinstance(parsed, UniformLayout) else parsed
+        violations = rules.violations(self.problem, layout)
+        if violations:
+            return Evaluation(verdict="illegal", violations=violations, plan=None)
+        plan = self.plan(layout)
+        return Evaluation(verdict="does_not_fit" if plan.prediction.verdict == "no" else "ok", violations=(), plan=plan)
+
+    def plan(self, layout: Layout) -> Plan:
+        """The plan of a legal layout."""
+        assembled = assemble(self.model, layout)
+        stamp = Versions(**versions())
+        expressible = expressible_in(self.problem, layout)
+        return Plan(
+            id=plan_id(self.context, layout, stamp),
+            layout=layout,
+            prediction=self.prediction(assembled),
+            expressible_in=expressible,
+            warnings=self._warnings(assembled, expressible),
+            versions=stamp,
+        )
+
+    def prediction(self, assembled: Assembled) -> Prediction:
+        """Time, rates, memory, cost and energy of an assembled layout."""
+        per_scenario = assembled.step_seconds()
+        step_s = float(per_scenario.mean())
+        devices = _devices_used(assembled)
+        total_devices = sum(devices)
+        tokens = self.model.scenarios.real_tokens * self._batch_ratio(assembled)
+        tokens_per_s = float(tokens.mean()) / step_s
+        memory = memory_entries(assembled)
+        return Prediction(
+            step_time_s=step_s,
+            step_time_interval_s=self._interval(per_scenario),
+            tokens_per_s=tokens_per_s,
+            tokens_per_s_per_device=tokens_per_s / total_devices,
+            mfu=self._model_flops(assembled) / step_s / self._peak_flops_per_s(devices),
+            mfu_convention=MFU_CONVENTION,
+            padding_fraction=self.model.scenarios.padding_fraction,
+            time_breakdown_s=time_breakdown(assembled),
+            memory_bytes=memory,
+            verdict=_least_verdict(memory),
+            cost=self._cost(devices, tokens_per_s),
+            energy_joules=self._energy_joules(devices, step_s),
+            provenance={
+                "compute": "fitted",
+                "communication": "fitted",
+                "bubble": "analytical",
+                "imbalance": "analytical",
+                "optimizer": "analytical",
+                "memory": "fitted",
+            },
+        )
+
+    def _batch_ratio(self, assembled: Assembled) -> float:
+        """Rows dealt over rows of the problem (a tolerated batch may differ)."""
+        return assembled.laid_out.layout.global_batch_sequences() / self.model.scenarios.rows
+
+    def _interval(self, per_scenario: np.ndarray) -> tuple[float, float]:
+        """Central 90 %: the profile's model error and the sampling of scenarios, added as variances."""
+        mean = float(per_scenario.mean())
+        model_error = self.problem.workload.software.assumptions["time_error_fraction"] * mean
+        spread = float(per_scenario.std(ddof=1)) / len(per_scenario) ** 0.5 if len(per_scenario) > 1 else 0.0
+        half = float(np.hypot(model_error, NINETY_PERCENT * spread))
+        return mean - half, mean + half
+
+    def sampling_interval(self, layout: Layout) -> tuple[float, float] | None:
+        """Central 90 % interval of the mean over scenarios, None when lengths are constant."""
+        per_scenario = assemble(self.model, layout).step_seconds()
+        if len(per_scenario) < 2:
+            return None
+        half = NINETY_PERCENT * float(per_scenario.std(ddof=1)) / len(per_scenario) ** 0.5
+        return float(per_scenario.mean()) - half, float(per_scenario.mean()) + half
+
+    def _model_flops(self, assembled: Assembled) -> float:
+        """FLOPs of one step without recompute, causal attention counted half (cost_models 1.5), mean over scenarios."""
+        shape = self.model.architecture
+        tokens = float(self.model.scenarios.real_tokens.mean())
+        squares = float(self.model.scenarios.real_squares.mean())
+        flops = tokens * head_forward_flops_per_token(shape.model)
+        counts = [int((shape.kind_of_layer == index).sum()) for index in range(len(shape.kinds))]
+        if shape.mtp_layers:
+            counts[-1] = shape.mtp_layers
+        for kind, count in zip(shape.kinds, counts, strict=True):
+            flops += count * (tokens * projection_flops_per_token(kind, shape.model.hidden_size) + squares * attention_flops_per_work(kind))
+        return 3.0 * flops * self._batch_ratio(assembled)
+
+    def _peak_flops_per_s(self, devices: list[int]) -> float:
+        total = 0.0
+        for group, count in zip(self.problem.cluster.groups, devices, strict=True):
+            precision = group.precision or self.problem.workload.precision
+            total += count * group.device.peak_flops_per_s[precision]
+        return total
+
+    def price_per_hour(self, devices: list[int]) -> float | None:
+        """Price of the devices used, None when one of their groups has no price."""
+        total = 0.0
+        for group, count in zip(self.problem.cluster.groups, devices, strict=True):
+            if count and group.price_per_device_hour is None:
+                return None
+            total += count * (group.price_per_device_hour or 0.0)
+        return total
+
+    def _cost(self, devices: list[int], tokens_per_s: float) -> Cost | None:
+        price = self.price_per_hour(devices)
+        if price is None:
+            return None
+        return Cost(per_1e9_tokens=price / 3600.0 / tokens_per_s * 1e9, currency=self.problem.cluster.currency or "")
+
+    def _energy_joules(self, devices: list[int], step_s: float) -> float | None:
+        watts = 0.0
+        for group, count in zip(self.problem.cluster.groups, devices, strict=True):
+            if count and group.device.power_w is None:
+                return None
+            watts += count * (group.device.power_w or 0.0)
+        return POWER_FRACTION * watts * step_s
+
+    def _warnings(self, assembled: Assembled, expressible: tuple[str, ...]) -> tuple[str, ...]:
+        layout = assembled.laid_out.layout
+        notes = []
+        if not expressible:
+            notes.append("No supported framework can run this layout as it is; see the alternatives for plans that one can run.")
+        shares = {round(part.share / part.size("dp"), 12) for stage in layout.stages for part in stage.parts}
+        if len(shares) > 1:
+            notes.append("Replicas take unequal shares of the batch: weight the loss by tokens, not by replica.")
+        if layout.idle_devices:
+            idle = ", ".join(f"{entry.count} {entry.group}" for entry in layout.idle_devices)
+            notes.append(f"Idle devices: {idle}.")
+        tightest = max(entry.device / entry.capacity for entry in memory_entries(assembled))
+        if tightest > TIGHT_MEMORY_FRACTION:
+            notes.append("A rank uses over 90 % of its memory: published runs lose 8 % of speed and more there.")
+        if any(kind.mlp is not None and kind.mlp.kind == "moe" for kind in self.model.architecture.kinds):
+            notes.append("Expert times are from microbenchmarks, uncalibrated on end-to-end runs: expect a wider error.")
+        return tuple(notes)
+
+
+def evaluate(problem: Problem, document: Mapping[str, Any]) -> Evaluation:
+    """Evaluate one layout document against a normalised problem."""
+    return Evaluator(problem).evaluate(document)
+
+
+def memory_entries(assembled: Assembled) -> tuple[MemoryEntry, ...]:
+    """Itemised bytes of the worst rank of every stage and group."""
+    layout = assembled.laid_out.layout
+    entries = []
+    for index, stage in enumerate(layout.stages):
+        worst: dict[str, int] = {}
+        for chain, entry in enumerate(assembled.laid_out.chains):
+            group = stage.parts[entry.parts[index]].group
+            if group not in worst or assembled.memory[chain, index, DEVICE] > assembled.memory[worst[group], index, DEVICE]:
+                worst[group] = chain
+        entries += [_memory_entry(assembled, index, group, chain) for group, chain in worst.items()]
+    return tuple(entries)
+
+
+def _memory_entry(assembled: Assembled, stage: int, group: str, chain: int) -> MemoryEntry:
+    bytes_of = assembled.memory[chain, stage]
+    position = int(assembled.laid_out.points[assembled.laid_out.point_at[chain, stage], col.POINT_GROUP])
+    items = {name: float(bytes_of[column]) for name, column in ITEMS if name in ALWAYS_SHOWN or bytes_of[column] > 0.0}
+    allocated = sum(items.values())
+    dynamic = allocated - float(bytes_of[WEIGHTS] + bytes_of[GRADIENTS] + bytes_of[OPTIMIZER])
+    allocator = dynamic * (float(assembled.model.scalars[col.ALLOCATOR_FACTOR]) - 1.0)
+    device = float(bytes_of[DEVICE])
+    error = float(bytes_of[DEVICE_HIGH]) - device
+    limits = assembled.model.groups[position]
+    host = float(bytes_of[HOST])
+    if host > limits[col.HOST_LIMIT_BYTES] or device > limits[col.LIMIT_BYTES]:
+        verdict = "no"
+    else:
+        verdict = "safe" if device + error <= limits[col.LIMIT_BYTES] else "fits"
+    return MemoryEntry(
+        module="model",
+        stage=stage,
+        group=group,
+        items=items,
+        allocated=allocated,
+        allocator=allocator,
+        reserved=allocated + allocator,
+        context=float(bytes_of[CONTEXT]),
+        device=device,
+        device_interval=(device - error, device + error),
+        limit=float(limits[col.LIMIT_BYTES]),
+        capacity=float(limits[col.CAPACITY_BYTES]),
+        host=host if host > 0.0 else None,
+        verdict=verdict,  # type: ignore[arg-type]
+    )
+
+
+def _least_verdict(memory: tuple[MemoryEntry, ...]) -> Any:
+    order = ("no", "fits", "safe")
+    return min((entry.verdict for entry in memory), key=order.index)
+
+
+def _devices_used(assembled: Assembled) -> list[int]:
+    """Devices in use per group of the problem."""
+    names = [group.name for group in assembled.model.problem.cluster.groups]
+    used = [0] * len(names)
+    for stage in assembled.laid_out.layout.stages:
+        for part in stage.parts:
+            used[names.index(part.group)] += part.device_count
+    return used

@@ -1,0 +1,219 @@
+"""The result document of a search: plan, alternatives, Pareto points, certificate, explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.plan import (
+    Alternative,
+    Cells,
+    Certificate,
+    FrameworkName,
+    Pareto,
+    ParetoPoint,
+    Plan,
+    Progress,
+    ProofStep,
+    Result,
+    Space,
+)
+from solver.problem import Problem, normalise
+from solver.search.describe import explain, summary, why_slower
+from solver.search.driver import Found, SearchState
+from solver.search.proof import proof_steps
+from solver.search.relax import Relaxer
+from solver.search.session import Session, open_session
+
+OPTIMAL_GAP = 1e-6
+MOST_PARETO_POINTS = 8
+MOST_RISKY = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A result and every plan it names, by id."""
+
+    result: Result
+    plans: dict[str, Plan]
+
+
+def search(
+    problem: Problem,
+    *,
+    should_stop: Callable[[], bool] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Best plan of a problem with its certificate; raises InvalidProblem for what is refused or too large.
+
+    `problem` may be as parsed: pointers of relaxations then follow the user's order of groups. `should_stop` is asked between blocks of
+    cells; `on_progress` gets closed and all cells, incumbent, bound and gap.
+    """
+    stop = should_stop or (lambda: False)
+    session = open_session(normalise(problem))
+    state = session.run(stop, on_progress or (lambda progress: None))
+    if state.best is None:
+        return _without_plan(problem, session, state, stop)
+    return _with_plan(session, state)
+
+
+def _with_plan(session: Session, state: SearchState) -> Outcome:
+    best = state.best
+    assert best is not None
+    plan = session.certified_plan(best)
+    plans = {plan.id: plan}
+    alternatives = _alternatives(session, state, plan, plans)
+    gap = _gap(state, best)
+    certificate = _certificate(session, state, gap)
+    sampled = session.evaluator.sampling_interval(plan.layout)
+    certificate = certificate.model_copy(update={"sampling_interval_s": sampled})
+    proven = gap <= OPTIMAL_GAP
+    runner_up = next((plans[entry.plan_id] for entry in alternatives if entry.verdict == plan.prediction.verdict), None)
+    result = Result(
+        status="optimal" if proven else "feasible",
+        plan=plan,
+        alternatives=alternatives,
+        pareto=_pareto(session, state, plans),
+        certificate=certificate,
+        explanation=explain(plan, runner_up),
+        stopped_by="proof" if proven else state.stopped_by,  # type: ignore[arg-type]
+        reproducible=state.stopped_by != "time",
+    )
+    return Outcome(result=result, plans=plans)
+
+
+def _without_plan(problem: Problem, session: Session, state: SearchState, stop: Callable[[], bool]) -> Outcome:
+    certificate = _certificate(session, state, None)
+    if state.tally.open:
+        result = Result(
+            status="unknown",
+            certificate=certificate,
+            stopped_by=state.stopped_by,  # type: ignore[arg-type]
+            reproducible=state.stopped_by != "time",
+        )
+        return Outcome(result=result, plans={})
+    relaxer = Relaxer(problem, stop)
+    infeasible = relaxer.infeasible(session, state)
+    certificate = certificate.model_copy(update={"lower_bound_s": None})
+    result = Result(
+        status="infeasible", certificate=certificate, infeasible=infeasible, stopped_by="proof", reproducible=not stop()
+    )
+    return Outcome(result=result, plans=relaxer.plans)
+
+
+def _gap(state: SearchState, best: Found) -> float:
+    return max(0.0, (best.value - state.lower_bound) / best.value)
+
+
+def _certificate(session: Session, state: SearchState, gap: float | None) -> Certificate:
+    problem = session.problem
+    tally = state.tally
+    closed = tally.bound + tally.infeasible + tally.evaluated
+    bound = state.lower_bound if np.isfinite(state.lower_bound) else None
+    cost = problem.objective.kind == "cost"
+    tokens = float(session.model.scenarios.real_tokens.mean())
+    steps: tuple[ProofStep, ...] | None = None
+    if problem.search.proof:
+        steps = proof_steps(session, state)
+    return Certificate(
+        lower_bound_s=None if cost else bound,
+        lower_bound_per_1e9_tokens=bound / tokens * 1e9 if cost and bound is not None else None,
+        gap=gap,
+        cells=Cells(
+            total=closed + tally.open, bound=tally.bound, infeasible=tally.infeasible, evaluated=tally.evaluated, open=tally.open
+        ),
+        space=Space(
+            dimensions=session.space.dimensions,
+            framework=FrameworkName(name=problem.framework.name, version=problem.framework.version),
+            count=session.space.count,
+        ),
+        proof=steps,
+    )
+
+
+def _signature(found: Found) -> tuple[int, ...]:
+    """What makes two plans truly different: structure, devices and degrees."""
+    cell = found.cell
+    return (
+        int(cell.family[0]),
+        *(int(value) for value in cell.group[0]),
+        *(int(value) for value in cell.tp[0]),
+        int(cell.cp[0, 0]),
+        int(cell.ep[0, 0]),
+        int(cell.stages[0]),
+        *(int(value) for value in cell.dp[0]),
+    )
+
+
+def _alternatives(session: Session, state: SearchState, best: Plan, plans: dict[str, Plan]) -> tuple[Alternative, ...]:
+    wanted = session.problem.search.alternatives
+    entries: list[Alternative] = []
+    seen = {_signature(state.pool[0])}
+    for found in state.pool[1:]:
+        if len(entries) >= wanted:
+            break
+        if _signature(found) in seen:
+            continue
+        seen.add(_signature(found))
+        entries.append(_alternative(best, session.certified_plan(found), plans))
+    risky = [found for found in state.risky if found.value < state.pool[0].value][:MOST_RISKY]
+    if entries and risky:
+        entries = entries[: max(1, wanted - len(risky))]
+    for found in risky[: max(0, wanted - len(entries))]:
+        plan = session.certified_plan(found)
+        if plan.prediction.step_time_s < best.prediction.step_time_s:
+            entries.append(_alternative(best, plan, plans))
+    return tuple(entries)
+
+
+def _alternative(best: Plan, plan: Plan, plans: dict[str, Plan]) -> Alternative:
+    plans[plan.id] = plan
+    step = plan.prediction.step_time_s
+    low, high = best.prediction.step_time_interval_s
+    if plan.prediction.verdict == best.prediction.verdict or step > best.prediction.step_time_s:
+        why = why_slower(best, plan)
+    else:
+        why = "faster, but the upper end of its memory interval does not fit: it may die"
+    return Alternative(
+        plan_id=plan.id,
+        summary=summary(plan.layout),
+        step_time_s=step,
+        slower_by_fraction=step / best.prediction.step_time_s - 1.0,
+        tied=low <= step <= high,
+        verdict=plan.prediction.verdict,
+        why=why,
+    )
+
+
+def _pareto(session: Session, state: SearchState, plans: dict[str, Plan]) -> Pareto:
+    """Undominated in step time, cost and memory headroom among the priced layouts."""
+    front: list[tuple[Found, float]] = []
+    for found in sorted(state.front, key=lambda entry: entry.seconds):
+        price = session.evaluator.price_per_hour(_devices(session, found))
+        cost = found.seconds * price if price is not None else found.seconds * float(found.cell.devices.sum())
+        if all(cost < other or found.headroom_bytes > kept.headroom_bytes for kept, other in front):
+            front.append((found, cost))
+    points = []
+    for found, _ in front[:MOST_PARETO_POINTS]:
+        plan = session.certified_plan(found)
+        plans[plan.id] = plan
+        headroom = min(entry.limit - entry.device for entry in plan.prediction.memory_bytes)
+        points.append(
+            ParetoPoint(
+                plan_id=plan.id,
+                step_time_s=plan.prediction.step_time_s,
+                cost_per_1e9_tokens=plan.prediction.cost.per_1e9_tokens if plan.prediction.cost else None,
+                memory_headroom_bytes=headroom,
+            )
+        )
+    partial = state.tally.bound > 0 or state.tally.open > 0 or len(front) > MOST_PARETO_POINTS
+    return Pareto(partial=partial, points=tuple(points))
+
+
+def _devices(session: Session, found: Found) -> list[int]:
+    used = [0] * len(session.model.networks)
+    for slot in range(2):
+        used[int(found.cell.group[0, slot])] += int(found.cell.devices[0, slot])
+    return used

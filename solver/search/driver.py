@@ -1,0 +1,345 @@
+"""Best-first branch and bound over the cells of the stated space.
+
+A cell is closed by an admissible bound that is not below the incumbent, by proven infeasibility of all its layouts, or by pricing
+everything in it (DESIGN 5). Open cells that remain when the search stops count into the lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from solver.bounds import SkeletonBounds, skeleton_bounds
+from solver.cost.batch_kernels import PRUNED
+from solver.cost.table import CostModel
+from solver.plan import Progress
+from solver.search.cells import REPLICAS, STAGES, UNIFORM, Cells, no_cells
+from solver.search.grid import Grid
+from solver.search.leaves import LeafPricer, Variants
+from solver.search.pairs import split_layers, split_shares
+from solver.search.space import StatedSpace, hourly_price
+from solver.search.tables import TableBuilder
+
+FIRST_BLOCK = 64
+LARGEST_BLOCK = 2048
+SPLIT_BLOCK = 512
+EXHAUST_CELLS = 1500
+"""uniform cells up to this number are all priced, not only those below the incumbent"""
+CLOSE = 1.0 - 1e-9
+"""relative slack for rounding when a bound closes a cell"""
+POOL = 512
+TOKENS_PER_HOUR_UNIT = 3600.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A priced layout: its cell (one row), choices, seconds and objective value."""
+
+    cell: Cells
+    state: int
+    mode: int
+    offload_percent: int
+    seconds: float
+    value: float
+    verdict: int
+    headroom_bytes: float
+    cost: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """How leaves were closed, in leaves."""
+
+    bound: int = 0
+    infeasible: int = 0
+    evaluated: int = 0
+    open: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class SearchState:
+    """Outcome of a search: incumbents by value, risky ones that only fit, tally, least open bound, why it stopped."""
+
+    tally: Tally
+    pool: list[Found] = field(default_factory=list)
+    risky: list[Found] = field(default_factory=list)
+    front: list[Found] = field(default_factory=list)
+    lower_bound: float = np.inf
+    stopped_by: str = "proof"
+    proof: list[tuple[Cells, str, np.ndarray]] = field(default_factory=list)
+
+    @property
+    def best(self) -> Found | None:
+        return self.pool[0] if self.pool else None
+
+
+class Driver:
+    """One search over one stated space."""
+
+    def __init__(
+        self,
+        model: CostModel,
+        grid: Grid,
+        builder: TableBuilder,
+        pricer: LeafPricer,
+        space: StatedSpace,
+        *,
+        should_stop: Callable[[], bool],
+        on_progress: Callable[[Progress], None],
+        keep_proof: bool,
+    ) -> None:
+        self.model = model
+        self.grid = grid
+        self.builder = builder
+        self.pricer = pricer
+        self.space = space
+        self.should_stop = should_stop
+        self.on_progress = on_progress
+        self.keep_proof = keep_proof
+        self.state = SearchState(tally=Tally())
+        search = model.problem.search
+        self.target_gap = search.target_gap
+        self.exhaust = False
+        self.work_limit = search.work_limit
+        self.longest_s = model.problem.constraints.max_step_time_s or np.inf
+
+    def run(self) -> SearchState:
+        """Search until the proof, the target gap, the work limit or the caller's stop."""
+        cells = self.space.cells
+        bounds = self._bounds(cells)
+        frontier = _Frontier()
+        uniform = cells.family == UNIFORM
+        if self.model.problem.search.force == "bounds":
+            uniform = np.zeros(len(cells), dtype=bool)
+        elif int(uniform.sum()) <= EXHAUST_CELLS:
+            self._exhaust(cells.take(uniform))
+            cells, bounds = cells.take(~uniform), bounds[~uniform]
+            uniform = uniform[~uniform]
+        for mask in (uniform, ~uniform):
+            frontier.push(cells.take(mask), bounds[mask])
+            self._drain(frontier)
+        self._close(frontier)
+        self._report(frontier)
+        return self.state
+
+    def _exhaust(self, cells: Cells) -> None:
+        """Price every layout of a small uniform space: its Pareto points are then exact."""
+        self.exhaust = True
+        for start in range(0, len(cells), LARGEST_BLOCK):
+            block = cells.take(np.arange(start, min(start + LARGEST_BLOCK, len(cells))))
+            self._price(block)
+        self.exhaust = False
+
+    def _drain(self, frontier: _Frontier) -> None:
+        """Visit cells best first until none is below the cutoff. Uniform cells come first and seed the incumbent."""
+        size = FIRST_BLOCK
+        while True:
+            cutoff = self._cutoff()
+            block, bounds = frontier.pop(size, cutoff)
+            if block is None:
+                break
+            if self._stopped():
+                frontier.push(block, bounds)
+                break
+            self._visit(block, bounds, frontier)
+            size = min(LARGEST_BLOCK, size * 2)
+            self._report(frontier)
+
+    # ------------------------------------------------------------------------------------------------------------- objective
+    def weight(self, cells: Cells) -> np.ndarray:
+        """Objective = seconds x weight: 1 for the step time, the price of the devices in use per second for cost."""
+        if self.model.problem.objective.kind == "cost":
+            return hourly_price(self.model, cells) / TOKENS_PER_HOUR_UNIT
+        return np.ones(len(cells))
+
+    def _cutoff(self) -> float:
+        best = self.state.best
+        by_time = self.longest_s if self.model.problem.objective.kind == "step_time" else np.inf
+        if best is None:
+            return by_time
+        return min(by_time, best.value * min(CLOSE, 1.0 - self.target_gap))
+
+    def _bounds(self, cells: Cells) -> np.ndarray:
+        zero = np.zeros(len(cells), dtype=np.int64)
+        candidates = self.builder.candidates(cells, zero=zero, inside_node=zero > 0, low=zero, high=zero)
+        open_split = (cells.family == STAGES) & (cells.level == 0)
+        parts = SkeletonBounds(
+            shares_open=(cells.family == REPLICAS) & (cells.level == 0),
+            first_stages=np.where(open_split, cells.first_count[:, 0], 0),
+            rows=cells.rows,
+        )
+        return skeleton_bounds(self.model, self.builder.tables(), candidates, parts) * self.weight(cells)
+
+    # ---------------------------------------------------------------------------------------------------------------- visits
+    def _visit(self, block: Cells, bounds: np.ndarray, frontier: _Frontier) -> None:
+        leaf = block.level == 1
+        opened = np.flatnonzero(~leaf)
+        if leaf.any():
+            self._price(block.take(leaf))
+        # coarse cells that do not get split in this round go back
+        if len(opened) > SPLIT_BLOCK:
+            frontier.push(block.take(opened[SPLIT_BLOCK:]), bounds[opened[SPLIT_BLOCK:]])
+            opened = opened[:SPLIT_BLOCK]
+        if len(opened):
+            self._split(block.take(opened), bounds[opened], frontier)
+
+    def _split(self, cells: Cells, bounds: np.ndarray, frontier: _Frontier) -> None:
+        for family in (REPLICAS, STAGES):
+            mine = cells.family == family
+            if not mine.any():
+                continue
+            chosen = cells.take(mine)
+            children, parent = split_shares(chosen) if family == REPLICAS else split_layers(chosen, self.model.architecture.layers)
+            frontier.push(children, np.maximum(self._bounds(children), bounds[mine][parent]))
+
+    def _price(self, cells: Cells) -> None:
+        best = self.state.best
+        weight = self.weight(cells)
+        variants = self.pricer.price(cells, weight, best.value if best and not self.exhaust else np.inf)
+        fits = variants.verdict >= self.pricer.demand
+        closed = np.zeros(len(cells), dtype=bool)
+        closed[variants.cell[fits]] = True
+        pruned = np.zeros(len(cells), dtype=bool)
+        pruned[variants.cell[variants.verdict == PRUNED]] = True
+        pruned &= ~closed
+        self.state.tally.evaluated += int(closed.sum())
+        self.state.tally.bound += int(pruned.sum())
+        self.state.tally.infeasible += int((~closed & ~pruned).sum())
+        self._keep(cells, variants, weight)
+        if self.keep_proof:
+            least = np.full(len(cells), np.inf)
+            known = np.where(np.isfinite(variants.seconds), variants.seconds, variants.bound_s)
+            np.minimum.at(least, variants.cell[fits], known[fits])
+            for index in range(len(cells)):
+                how = "evaluated" if closed[index] else "infeasible"
+                self.state.proof.append((cells.take(np.array([index])), how, least[index : index + 1]))
+
+    def _keep(self, cells: Cells, variants: Variants, weight: np.ndarray) -> None:
+        """Merge the best priced variants into the pool, and what only fits into the risky list."""
+        good = np.flatnonzero((variants.verdict >= self.pricer.demand) & (variants.seconds <= self.longest_s))
+        self.state.pool = self._merged(self.state.pool, cells, variants, weight, good, variants.seconds)
+        self._keep_front(cells, variants, weight, good)
+        risky = np.flatnonzero((variants.verdict > 0) & (variants.verdict < self.pricer.demand))
+        self.state.risky = self._merged(self.state.risky, cells, variants, weight, risky, variants.bound_s)
+
+    def _keep_front(self, cells: Cells, variants: Variants, weight: np.ndarray, rows: np.ndarray) -> None:
+        """Keep what is undominated in seconds, money (or devices) and headroom; few layouts are, so a sweep by seconds is enough."""
+        rows = rows[np.isfinite(variants.seconds[rows])]
+        price = hourly_price(self.model, cells)
+        money = np.where(np.isfinite(price), price, cells.devices.sum(axis=1))[variants.cell[rows]] * variants.seconds[rows]
+        entries = [(found.seconds, found.cost, -found.headroom_bytes, found, -1) for found in self.state.front]
+        for row, spent in zip(rows, money, strict=True):
+            entries.append((float(variants.seconds[row]), float(spent), -float(variants.headroom_bytes[row]), None, int(row)))
+        entries.sort(key=lambda entry: entry[:3])
+        kept: list[tuple[float, float, float, Found | None, int]] = []
+        for entry in entries:
+            if all(entry[1] < other[1] or entry[2] < other[2] for other in kept):
+                kept.append(entry)
+        self.state.front = [
+            entry[3] or self._found(cells, variants, weight, entry[4], entry[0], entry[1]) for entry in kept
+        ]
+
+    def _found(self, cells: Cells, variants: Variants, weight: np.ndarray, row: int, seconds: float, cost: float) -> Found:
+        cell = int(variants.cell[row])
+        return Found(
+            cell=cells.take(np.array([cell])),
+            state=int(variants.state[row]),
+            mode=int(variants.mode[row]),
+            offload_percent=int(variants.offload_percent[row]),
+            seconds=seconds,
+            value=seconds * float(weight[cell]),
+            verdict=int(variants.verdict[row]),
+            headroom_bytes=float(variants.headroom_bytes[row]),
+            cost=cost,
+        )
+
+    def _merged(
+        self, pool: list[Found], cells: Cells, variants: Variants, weight: np.ndarray, rows: np.ndarray, seconds: np.ndarray
+    ) -> list[Found]:
+        value = seconds[rows] * weight[variants.cell[rows]]
+        rows, value = rows[np.isfinite(value)], value[np.isfinite(value)]
+        if len(pool) >= POOL:
+            rows, value = rows[value < pool[-1].value], value[value < pool[-1].value]
+        order = np.argsort(value, kind="stable")[:POOL]
+        fresh = [self._found(cells, variants, weight, int(row), float(seconds[row]), 0.0) for row in rows[order]]
+        return sorted([*pool, *fresh], key=lambda found: found.value)[:POOL]
+
+    # ----------------------------------------------------------------------------------------------------------------- limits
+    def _stopped(self) -> bool:
+        tally = self.state.tally
+        if self.work_limit is not None and tally.evaluated + tally.infeasible >= self.work_limit:
+            self.state.stopped_by = "work"
+            return True
+        if self.should_stop():
+            self.state.stopped_by = "time"
+            return True
+        return False
+
+    def _close(self, frontier: _Frontier) -> None:
+        """What is left in the frontier is closed by its bound, or stays open when the search was stopped or met its target."""
+        best = self.state.best
+        cells, bounds = frontier.rest()
+        proven = best.value * CLOSE if best else self._cutoff()
+        by_bound = bounds >= proven
+        self.state.tally.bound += int(cells.leaves[by_bound].sum())
+        self.state.tally.open = int(cells.leaves[~by_bound].sum())
+        least_open = float(bounds[~by_bound].min()) if (~by_bound).any() else np.inf
+        self.state.lower_bound = min(least_open, best.value if best else np.inf)
+        if self.state.stopped_by == "proof" and self.state.tally.open:
+            self.state.stopped_by = "target_gap"
+        if self.keep_proof:
+            for index in range(len(cells)):
+                how = "bound" if by_bound[index] else "open"
+                self.state.proof.append((cells.take(np.array([index])), how, bounds[index : index + 1]))
+
+    def _report(self, frontier: _Frontier) -> None:
+        best = self.state.best
+        tally = self.state.tally
+        bound = frontier.least()
+        value = best.value if best else None
+        lowest = min(bound, value) if value is not None else (bound if np.isfinite(bound) else None)
+        gap = (value - lowest) / value if value and lowest is not None else None
+        done = tally.evaluated + tally.infeasible + frontier.leaves_at_least(self._cutoff())
+        self.on_progress(Progress(done=done, total=self.space.leaves, incumbent=value, bound=lowest, gap=gap))
+
+
+class _Frontier:
+    """Unvisited cells with their bounds."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Cells, np.ndarray]] = []
+
+    def push(self, cells: Cells, bounds: np.ndarray) -> None:
+        if len(cells):
+            self.parts.append((cells, bounds))
+
+    def pop(self, size: int, below: float) -> tuple[Cells | None, np.ndarray]:
+        """The `size` cells with the least bounds, all below `below`; None when there is none."""
+        cells, bounds = self.rest()
+        promising = np.flatnonzero(bounds < below)
+        if not len(promising):
+            return None, np.empty(0)
+        if len(promising) > size:
+            promising = promising[np.argpartition(bounds[promising], size)[:size]]
+        promising = promising[np.argsort(bounds[promising], kind="stable")]
+        left = np.ones(len(cells), dtype=bool)
+        left[promising] = False
+        self.parts = [(cells.take(left), bounds[left])] if left.any() else []
+        return cells.take(promising), bounds[promising]
+
+    def rest(self) -> tuple[Cells, np.ndarray]:
+        """Everything unvisited."""
+        if not self.parts:
+            return no_cells(), np.empty(0)
+        if len(self.parts) > 1:
+            self.parts = [(Cells.concatenate([cells for cells, _ in self.parts]), np.concatenate([bounds for _, bounds in self.parts]))]
+        return self.parts[0]
+
+    def least(self) -> float:
+        return min((float(bounds.min()) for _, bounds in self.parts if len(bounds)), default=np.inf)
+
+    def leaves_at_least(self, value: float) -> int:
+        return sum(int(cells.leaves[bounds >= value].sum()) for cells, bounds in self.parts)
+

@@ -1,0 +1,194 @@
+"""Cells over two unlike groups: replicas with unequal shares, and pipelines whose stages sit on one group each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost.table import CostModel
+from solver.schedules.kernels import compiled
+from solver.search.cells import REPLICAS, STAGES, Cells, make_cells
+from solver.search.grid import Grid, chunk_counts
+from solver.search.uniform import pipeline_depths
+
+
+def replica_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[Cells]:
+    """Equal meshes on both groups, any number of replicas on each, shares open. Gradients are reduced across the link."""
+    if not model.collectives_cross(first, second):
+        return []
+    devices = (model.networks[first].devices, model.networks[second].devices)
+    parts = []
+    for tp in grid.tp:
+        for cp in grid.cp:
+            for stages in pipeline_depths(model, grid, min(devices) // (tp * cp)):
+                room = tuple(count // (tp * cp * stages) for count in devices)
+                parts += _replicas(model, grid, (first, second), tp, cp, stages, room)
+    return parts
+
+
+def _replicas(
+    model: CostModel, grid: Grid, groups: tuple[int, int], tp: int, cp: int, stages: int, room: tuple[int, ...]
+) -> list[Cells]:
+    one, two = np.meshgrid(np.arange(1, room[0] + 1), np.arange(1, room[1] + 1), indexing="ij")
+    one, two = one.ravel(), two.ravel()
+    if grid.dp_allowed is not None:
+        keep = np.isin(one + two, grid.dp_allowed)
+        one, two = one[keep], two[keep]
+    chunks = chunk_counts(model.architecture.layers, stages, grid)
+    shapes = [(v, split) for v in chunks for split in grid.splits if split == 0 or stages > 1]
+    parts = []
+    rows = grid.rows[0] if grid.rows else 0
+    for mbs in grid.mbs:
+        if rows == 0 or rows % mbs:
+            continue
+        for vpp, split in shapes:
+            leaves = np.array([count_shares(a, b, rows // mbs, stages if vpp > 1 else 1) for a, b in zip(one, two, strict=True)])
+            for ep in grid.ep:
+                for etp in grid.etp:
+                    whole = (tp * cp * one) % (ep * etp) == 0
+                    whole &= ((tp * cp * two) % (ep * etp) == 0) & (leaves > 0)
+                    if not whole.any():
+                        continue
+                    for cp_kind in grid.cp_kind if cp > 1 else (0,):
+                        size = int(whole.sum())
+                        parts.append(
+                            make_cells(
+                                size,
+                                family=REPLICAS,
+                                level=0,
+                                group=np.tile(np.array(groups), (size, 1)),
+                                stages=stages,
+                                vpp=vpp,
+                                mbs=mbs,
+                                split=split,
+                                tp=tp,
+                                cp=cp,
+                                cp_kind=cp_kind,
+                                ep=ep,
+                                etp=etp,
+                                chains=2,
+                                dp=np.stack([one[whole], two[whole]], axis=1),
+                                micro=np.zeros((size, 2), dtype=np.int64),
+                                first_count=np.tile(np.array([stages, 0]), (size, 1)),
+                                layers_first=-1,
+                                rows=rows,
+                                leaves=leaves[whole],
+                            )
+                        )
+    return parts
+
+
+@compiled
+def count_shares(one: int, two: int, micro_batches: int, multiple: int) -> int:
+    """Positive (a, b), multiples of `multiple`, with one x a + two x b = micro_batches."""
+    count = 0
+    a = multiple
+    while one * a < micro_batches:
+        rest = micro_batches - one * a
+        if rest % (two * multiple) == 0:
+            count += 1
+        a += multiple
+    return count
+
+
+def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
+    """Children of open `replicas` cells, one per share, and the parent of each."""
+    parents, micro = [], []
+    for index in range(len(cells)):
+        one, two = cells.dp[index]
+        total = int(cells.rows[index] // cells.mbs[index])
+        multiple = int(cells.stages[index]) if cells.vpp[index] > 1 else 1
+        first = np.arange(multiple, total // one + 1, multiple)
+        rest = total - one * first
+        good = (rest > 0) & (rest % (two * multiple) == 0)
+        shares = np.stack([first[good], rest[good] // two], axis=1)
+        micro.append(shares)
+        parents.append(np.full(len(shares), index))
+    parent = np.concatenate(parents)
+    children = cells.take(parent).replaced(
+        level=np.ones(len(parent), dtype=np.int64), micro=np.concatenate(micro), leaves=np.ones(len(parent), dtype=np.int64)
+    )
+    return children, parent
+
+
+def stage_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[Cells]:
+    """First stages on `first`, the rest on `second`, equal replicas, tp of its own on each; the layer split is open."""
+    parts = []
+    for cp in grid.cp:
+        for mbs in grid.mbs:
+            most_dp = min(model.networks[group].devices for group in (first, second)) // cp
+            for dp in range(1, most_dp + 1):
+                if grid.dp_allowed is not None and dp not in grid.dp_allowed:
+                    continue
+                rows = next((rows for rows in grid.rows if rows % (dp * mbs) == 0), None)
+                if rows is not None and (grid.vpp_allowed is None or 1 in grid.vpp_allowed):
+                    parts += _stages(model, grid, (first, second), cp, mbs, dp, rows)
+    return parts
+
+
+def _stages(model: CostModel, grid: Grid, groups: tuple[int, int], cp: int, mbs: int, dp: int, rows: int) -> list[Cells]:
+    layers = model.architecture.layers
+    sides = [_side(grid, model.networks[group].devices // (cp * dp)) for group in groups]
+    if any(len(side) == 0 for side in sides):
+        return []
+    left = np.repeat(np.arange(len(sides[0])), len(sides[1]))
+    right = np.tile(np.arange(len(sides[1])), len(sides[0]))
+    tp = np.stack([sides[0][left, 0], sides[1][right, 0]], axis=1)
+    depth = np.stack([sides[0][left, 1], sides[1][right, 1]], axis=1)
+    keep = depth.sum(axis=1) <= layers
+    if grid.pp_allowed is not None:
+        keep &= np.isin(depth.sum(axis=1), grid.pp_allowed)
+    parts = []
+    for ep in grid.ep:
+        for etp in grid.etp:
+            chosen = keep & ((tp * cp * dp) % (ep * etp) == 0).all(axis=1)
+            if not chosen.any():
+                continue
+            size = int(chosen.sum())
+            total = depth[chosen].sum(axis=1)
+            for cp_kind in grid.cp_kind if cp > 1 else (0,):
+                parts.append(
+                    make_cells(
+                        size,
+                        family=STAGES,
+                        level=0,
+                        group=np.tile(np.array(groups), (size, 1)),
+                        stages=total,
+                        vpp=1,
+                        mbs=mbs,
+                        split=1,
+                        tp=tp[chosen],
+                        cp=cp,
+                        cp_kind=cp_kind,
+                        ep=ep,
+                        etp=etp,
+                        chains=1,
+                        dp=np.tile(np.array([dp, 0]), (size, 1)),
+                        micro=np.full((size, 2), rows // (dp * mbs)),
+                        first_count=np.stack([depth[chosen, 0], depth[chosen, 0]], axis=1),
+                        layers_first=-1,
+                        rows=rows,
+                        leaves=layers - total + 1,
+                    )
+                )
+    return parts
+
+
+def _side(grid: Grid, most: int) -> np.ndarray:
+    """(tp, stages) that fit `most` devices of one replica."""
+    pairs = [(tp, stages) for tp in grid.tp for stages in range(1, most // tp + 1)]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def split_layers(cells: Cells, layers: int) -> tuple[Cells, np.ndarray]:
+    """Children of open `stages` cells, one per number of layers on the first group, and the parent of each."""
+    first = cells.first_count[:, 0]
+    second = cells.stages - first
+    counts = layers - first - second + 1
+    parent = np.repeat(np.arange(len(cells)), counts)
+    offset = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
+    children = cells.take(parent).replaced(
+        level=np.ones(len(parent), dtype=np.int64),
+        layers_first=first[parent] + offset,
+        leaves=np.ones(len(parent), dtype=np.int64),
+    )
+    return children, parent

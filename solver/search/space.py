@@ -1,0 +1,134 @@
+"""The stated space: all cells of all families, counted before anything is priced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from solver.cost.table import CostModel
+from solver.errors import FieldError, InvalidProblem
+from solver.frameworks import RuleSet
+from solver.search.cells import Cells
+from solver.search.grid import CP_KINDS, SPLITS, Grid
+from solver.search.leaves import legal_cells
+from solver.search.pairs import replica_cells, stage_cells
+from solver.search.uniform import uniform_cells, uniform_pair_cells
+
+MOST_CELLS = 12_000_000
+OPTION_WORDS = ("none", "core_attn", "selective", "full")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatedSpace:
+    """Legal cells, and the certificate's words for them."""
+
+    cells: Cells
+    leaves: int
+    count: int
+    dimensions: dict[str, tuple[Any, ...]]
+
+
+def stated_space(model: CostModel, rules: RuleSet, grid: Grid, layouts_per_leaf: int) -> StatedSpace:
+    """All legal cells under the constraints; raises InvalidProblem when there are more than can be handled."""
+    pairs = _pairs(model, rules)
+    parts: list[Cells] = []
+    for group in range(len(model.networks)):
+        parts += uniform_cells(model, grid, group)
+        _check_size(parts)
+    for first, second in pairs:
+        parts += uniform_pair_cells(model, grid, first, second)
+        if rules.capabilities.unlike_devices == "any":
+            if first < second and rules.capabilities.unequal_shares:
+                parts += replica_cells(model, grid, first, second)
+            if rules.capabilities.per_stage_degrees:
+                parts += stage_cells(model, grid, first, second)
+        _check_size(parts)
+    cells = Cells.concatenate(parts) if parts else None
+    if cells is not None:
+        cells = cells.take(_allowed(model, cells) & legal_cells(rules, model, grid, cells))
+    leaves = int(cells.leaves.sum()) if cells is not None else 0
+    if cells is None:
+        raise AssertionError("every problem has at least the single-device cells before filtering")
+    return StatedSpace(cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs))
+
+
+def _pairs(model: CostModel, rules: RuleSet) -> list[tuple[int, int]]:
+    """Ordered pairs of groups that one layout may span."""
+    groups = model.problem.cluster.groups
+    found = []
+    for first, second in permutations(range(len(groups)), 2):
+        like = groups[first].device.vendor == groups[second].device.vendor
+        if rules.capabilities.unlike_devices == "any" or (rules.capabilities.unlike_devices == "one_vendor" and like):
+            found.append((first, second))
+    return found
+
+
+def _check_size(parts: list[Cells]) -> None:
+    if sum(len(part) for part in parts) > MOST_CELLS:
+        message = f"the space has more than {MOST_CELLS} skeletons; narrow it with constraints.allowed (pp, tp, cp, dp, mbs)"
+        raise InvalidProblem((FieldError("/constraints/allowed", "too_large", message, None),))
+
+
+def _allowed(model: CostModel, cells: Cells) -> np.ndarray:
+    """Caps on devices and on price."""
+    keep = np.ones(len(cells), dtype=bool)
+    constraints = model.problem.constraints
+    devices = cells.devices
+    if constraints.max_devices is not None:
+        keep &= devices.sum(axis=1) <= constraints.max_devices
+    if constraints.max_price_per_hour is not None:
+        keep &= hourly_price(model, cells) <= constraints.max_price_per_hour
+    return keep
+
+
+def hourly_price(model: CostModel, cells: Cells) -> np.ndarray:
+    """Price per hour of the devices in use (infinite where one has none)."""
+    price = np.array([np.inf if group.price_per_device_hour is None else group.price_per_device_hour for group in model.problem.cluster.groups])
+    used = cells.devices
+    total = np.zeros(len(cells))
+    for slot in range(2):
+        rate = price[cells.group[:, slot]]
+        total += np.where(used[:, slot] > 0, used[:, slot] * np.where(np.isfinite(rate), rate, 0.0), 0.0)
+        total = np.where((used[:, slot] > 0) & ~np.isfinite(rate), np.inf, total)
+    return total
+
+
+def _dimensions(model: CostModel, grid: Grid, cells: Cells, pairs: list[tuple[int, int]]) -> dict[str, tuple[Any, ...]]:
+    """Option grid of every dimension, as it occurs in the cells."""
+    names = [group.name for group in model.problem.cluster.groups]
+    groups: list[list[str]] = [[name] for name in names] + [[names[a], names[b]] for a, b in pairs]
+
+    def values(array: np.ndarray) -> tuple[int, ...]:
+        return tuple(int(value) for value in np.unique(array)) if len(cells) else ()
+
+    families = ("uniform", "unlike_replicas", "unlike_stages")
+    return {
+        "groups": tuple(groups),
+        "structure": tuple(families[index] for index in values(cells.family)),
+        "tp": values(cells.tp),
+        "cp": values(cells.cp),
+        "cp_kind": tuple(CP_KINDS[index] for index in grid.cp_kind),
+        "pp": values(cells.stages),
+        "vpp": values(cells.vpp),
+        "dp": values(cells.total_dp),
+        "ep": values(cells.ep),
+        "etp": values(cells.etp),
+        "mbs": values(cells.mbs),
+        "layer_split": tuple(SPLITS[index] for index in grid.splits),
+        "sequence_parallel": ("tp > 1",) if grid.sequence_parallel[0] else (False,),
+        "zero": tuple(sorted({state.zero for state in grid.states})),
+        "shard_group": ("all", "node") if any(state.inside_node for state in grid.states) else ("all",),
+        "recompute": tuple(_mode_word(mode, grid.same_count) for mode in grid.modes),
+        "offload_optimizer": tuple(percent / 100.0 for percent in grid.offload_percent),
+    }
+
+
+def _mode_word(mode: tuple[int, int], same_count: bool) -> str:
+    low, high = (OPTION_WORDS[option] for option in mode)
+    if low == high:
+        return low
+    where = "every virtual stage" if same_count else "each stage"
+    return f"{high} on the first layers of {where}, {low} on the others"

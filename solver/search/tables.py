@@ -1,0 +1,236 @@
+"""Shared cost tables of the cells that are being priced: grown as new points, meshes, splits and placements appear."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost import columns as col
+from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
+from solver.cost.batch import Candidates, Tables, peer_table
+from solver.cost.operators import Points
+from solver.cost.table import CostModel, MeshShape
+from solver.dimensions.layers import balanced_bounds, layer_weights, segment_bounds
+from solver.frameworks import balanced_split
+from solver.search.cells import STAGES, Cells
+
+
+class TableBuilder:
+    """Rows are looked up by key; a key seen before keeps its row."""
+
+    def __init__(self, model: CostModel, *, sequence_parallel: bool) -> None:
+        self.model = model
+        self.sequence_parallel = sequence_parallel
+        self.point_rows: dict[tuple[int, ...], int] = {}
+        self.mesh_rows: dict[tuple[int, ...], int] = {}
+        self.split_rows: dict[tuple[int, ...], int] = {}
+        self.placement_rows: dict[tuple[int, ...], int] = {}
+        self.kinds = np.zeros((0, len(model.architecture.kinds), col.KIND_COLUMNS))
+        self.points = np.zeros((0, col.POINT_COLUMNS))
+        self.meshes = np.zeros((0, col.MESH_COLUMNS))
+        self.bounds: list[np.ndarray] = []
+        self.placements = np.zeros((0, 2, 1), dtype=np.int64)
+        self.peers = peer_table(model)
+        self.weights, self.head_weight = _relative_weights(model)
+
+    def tables(self) -> Tables:
+        """The tables as they are now."""
+        starts = np.cumsum([0, *(len(bounds) for bounds in self.bounds)])
+        return Tables(
+            kinds=self.kinds,
+            points=self.points,
+            meshes=self.meshes,
+            peers=self.peers,
+            bounds=np.concatenate(self.bounds) if self.bounds else np.zeros(1, dtype=np.int64),
+            split_start=starts.astype(np.int64),
+            placements=self.placements,
+        )
+
+    def candidates(self, cells: Cells, *, zero: np.ndarray, inside_node: np.ndarray, low: np.ndarray, high: np.ndarray) -> Candidates:
+        """One candidate per cell with the given states and recompute mixture, nothing offloaded."""
+        size = len(cells)
+        slot_mesh, cross = self._meshes(cells, zero, inside_node)
+        return Candidates(
+            stages=cells.stages,
+            vpp=cells.vpp,
+            chains=cells.chains,
+            placement=self._placements(cells),
+            split=self._splits(cells),
+            zero=np.broadcast_to(zero, (size,)).astype(np.int64),
+            offload_percent=np.zeros(size, dtype=np.int64),
+            low=np.broadcast_to(low, (size,)).astype(np.int64),
+            high=np.broadcast_to(high, (size,)).astype(np.int64),
+            mbs=cells.mbs,
+            count=cells.dp,
+            micro_batches=cells.micro,
+            slot_point=self._points(cells),
+            slot_mesh=slot_mesh,
+            cross_mesh=cross,
+        )
+
+    def _points(self, cells: Cells) -> np.ndarray:
+        found = np.empty((len(cells), 2), dtype=np.int64)
+        for slot in range(2):
+            keys = np.stack(
+                [cells.group[:, slot], cells.tp[:, slot], cells.cp[:, slot], cells.cp_kind, cells.ep[:, slot], cells.etp[:, slot], cells.mbs],
+                axis=1,
+            )
+            distinct, inverse = distinct_rows(keys)
+            self._add_points(distinct)
+            rows = np.array([self.point_rows[tuple(key)] for key in distinct.tolist()])
+            found[:, slot] = rows[inverse]
+        return found
+
+    def _add_points(self, keys: np.ndarray) -> None:
+        fresh = np.array([key for key in keys.tolist() if tuple(key) not in self.point_rows], dtype=np.int64).reshape(-1, 7)
+        for group in np.unique(fresh[:, 0]):
+            rows = fresh[fresh[:, 0] == group]
+            points = Points(
+                tp=rows[:, 1],
+                cp=rows[:, 2],
+                cp_kind=rows[:, 3],
+                ep=rows[:, 4],
+                etp=rows[:, 5],
+                mbs=rows[:, 6],
+                sp=np.where(rows[:, 1] > 1, int(self.sequence_parallel), 0),
+                row_tokens=self.model.scenarios.row_tokens,
+            )
+            kinds, table = self.model.point_tables(int(group), points)
+            start = len(self.points)
+            self.kinds = np.concatenate([self.kinds, kinds])
+            self.points = np.concatenate([self.points, table])
+            self.point_rows.update({tuple(key): start + index for index, key in enumerate(rows.tolist())})
+
+    def _meshes(self, cells: Cells, zero: np.ndarray, inside_node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        total = cells.total_dp
+        found = np.empty((len(cells), 2), dtype=np.int64)
+        for slot in range(2):
+            group, tp, cp = cells.group[:, slot], cells.tp[:, slot], cells.cp[:, slot]
+            copies = np.where(inside_node & (zero > 0), self.copies(group, tp, cp * total), 1)
+            keys = np.stack([group, tp, cp, total, cells.ep[:, slot], cells.etp[:, slot], copies], axis=1)
+            distinct, inverse = distinct_rows(keys)
+            self._add_meshes(distinct)
+            rows = np.array([self.mesh_rows[tuple(key)] for key in distinct.tolist()])
+            found[:, slot] = rows[inverse]
+        return found, self._cross_meshes(cells)
+
+    def copies(self, group: np.ndarray, tp: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+        """Copies of a shard group when it stays inside one node (1 when it cannot be cut there)."""
+        per_node = np.array([entry.devices_per_node for entry in self.model.problem.cluster.groups])[group]
+        inside = np.maximum(per_node // tp, 1)
+        return np.where((ranks > inside) & (ranks % inside == 0), ranks // inside, 1)
+
+    def _add_meshes(self, keys: np.ndarray) -> None:
+        fresh = np.array([key for key in keys.tolist() if tuple(key) not in self.mesh_rows], dtype=np.int64).reshape(-1, 7)
+        for group in np.unique(fresh[:, 0]):
+            rows = fresh[fresh[:, 0] == group]
+            shape = MeshShape(tp=rows[:, 1], cp=rows[:, 2], dp=rows[:, 3], ep=rows[:, 4], etp=rows[:, 5], replicate=rows[:, 6])
+            start = len(self.meshes)
+            self.meshes = np.concatenate([self.meshes, self.model.mesh_table(int(group), shape)])
+            self.mesh_rows.update({tuple(key): start + index for index, key in enumerate(rows.tolist())})
+
+    def _cross_meshes(self, cells: Cells) -> np.ndarray:
+        found = np.zeros(len(cells), dtype=np.int64)
+        mixed = np.flatnonzero(cells.chains > 1)
+        if not len(mixed):
+            return found
+        chosen = cells.take(mixed)
+        keys = np.stack(
+            [
+                chosen.group[:, 0], chosen.group[:, 1], chosen.dp[:, 0], chosen.dp[:, 1],
+                chosen.tp[:, 0], chosen.cp[:, 0], chosen.ep[:, 0], chosen.etp[:, 0],
+            ],
+            axis=1,
+        )
+        distinct, inverse = distinct_rows(keys)
+        rows = []
+        for key in distinct.tolist():
+            if tuple(key) not in self.mesh_rows:
+                first, second, one, two, tp, cp, ep, etp = key
+                row = self.model.cross_mesh(tuple(sorted(((first, one), (second, two)))), tp, cp, ep, etp)
+                self.mesh_rows[tuple(key)] = len(self.meshes)
+                self.meshes = np.concatenate([self.meshes, row[None, :]])
+            rows.append(self.mesh_rows[tuple(key)])
+        found[mixed] = np.array(rows)[inverse]
+        return found
+
+    def _splits(self, cells: Cells) -> np.ndarray:
+        staged = cells.family == STAGES
+        keys = np.stack(
+            [
+                staged.astype(np.int64), cells.stages, cells.vpp, cells.split,
+                np.where(staged, cells.first_count[:, 0], 0), np.where(staged, cells.layers_first, 0),
+            ],
+            axis=1,
+        )
+        distinct, inverse = distinct_rows(keys)
+        rows = []
+        for key in distinct.tolist():
+            if tuple(key) not in self.split_rows:
+                self.split_rows[tuple(key)] = len(self.bounds)
+                self.bounds.append(self.split_bounds(*key))
+            rows.append(self.split_rows[tuple(key)])
+        found: np.ndarray = np.array(rows, dtype=np.int64)[inverse]
+        return found
+
+    def split_bounds(self, staged: int, stages: int, vpp: int, split: int, first: int, layers_first: int) -> np.ndarray:
+        """Layers per virtual stage of one key."""
+        layers = len(self.weights)
+        if staged:
+            if layers_first < 0:
+                layers_first = max(first, min(layers - (stages - first), layers * first // stages))
+            return segment_bounds(self.weights, ((first, layers_first), (stages - first, layers - layers_first)), self.head_weight)
+        if split == 0:
+            return np.cumsum([0, *balanced_split(layers, stages * vpp)]).astype(np.int64)
+        return balanced_bounds(self.weights, stages * vpp, 0.0, self.head_weight)
+
+    def _placements(self, cells: Cells) -> np.ndarray:
+        keys = np.stack([cells.stages, cells.chains, cells.first_count[:, 0], np.where(cells.chains > 1, cells.first_count[:, 1], 0)], axis=1)
+        distinct, inverse = distinct_rows(keys)
+        rows = []
+        for key in distinct.tolist():
+            if tuple(key) not in self.placement_rows:
+                self._add_placement(key)
+            rows.append(self.placement_rows[tuple(key)])
+        found: np.ndarray = np.array(rows, dtype=np.int64)[inverse]
+        return found
+
+    def _add_placement(self, key: list[int]) -> None:
+        stages, chains, one, two = key
+        width = max(stages, self.placements.shape[2])
+        grown = np.zeros((len(self.placements) + 1, 2, width), dtype=np.int64)
+        grown[:-1, :, : self.placements.shape[2]] = self.placements
+        for chain, first in enumerate((one, two)[:chains]):
+            grown[-1, chain, first:stages] = 1
+        self.placement_rows[tuple(key)] = len(self.placements)
+        self.placements = grown
+
+
+def distinct_rows(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows of an integer array and the position of each row among them (by packing rows into one integer)."""
+    if not len(keys):
+        return keys, np.zeros(0, dtype=np.int64)
+    low = keys.min(axis=0)
+    radix = keys.max(axis=0) - low + 1
+    if float(np.prod(radix.astype(np.float64))) < 2.0**62:
+        packed = np.zeros(len(keys), dtype=np.int64)
+        for column in range(keys.shape[1]):
+            packed = packed * radix[column] + (keys[:, column] - low[column])
+        _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+        return keys[first], inverse.ravel()
+    distinct, inverse = np.unique(keys, axis=0, return_inverse=True)
+    return distinct, inverse.ravel()
+
+
+def _relative_weights(model: CostModel) -> tuple[np.ndarray, float]:
+    """FLOPs of each layer relative to the heaviest kind, and those of the head, at the mean row."""
+    shape = model.architecture
+    tokens = float(model.scenarios.row_tokens)
+    squares = model.scenarios.least_work
+    hidden = shape.model.hidden_size
+    flops = [projection_flops_per_token(kind, hidden) + attention_flops_per_work(kind) * squares / tokens for kind in shape.kinds]
+    weights = layer_weights(flops, shape.kind_of_layer)
+    heaviest = max(flops)
+    head = head_forward_flops_per_token(shape.model) / heaviest
+    if shape.mtp_layers:
+        head += shape.mtp_layers * flops[-1] / heaviest
+    return weights, head

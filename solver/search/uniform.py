@@ -1,0 +1,159 @@
+"""Uniform cells: one mesh for all stages, on one group or along the ranks of two groups."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost.table import CostModel
+from solver.search.cells import UNIFORM, Cells, make_cells
+from solver.search.grid import Grid, chunk_counts
+
+
+def uniform_cells(model: CostModel, grid: Grid, group: int) -> list[Cells]:
+    """Classical layouts on one group; devices that a layout does not need stay idle."""
+    devices = model.networks[group].devices
+    return _cells(model, grid, (group, group), devices, devices)
+
+
+def uniform_pair_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[Cells]:
+    """Classical layouts over the ranks of `first` then `second` that reach into the second group."""
+    boundary = model.networks[first].devices
+    return _cells(model, grid, (first, second), boundary + model.networks[second].devices, boundary)
+
+
+def _cells(model: CostModel, grid: Grid, groups: tuple[int, int], devices: int, boundary: int) -> list[Cells]:
+    parts = []
+    for tp in grid.tp:
+        for cp in grid.cp:
+            if tp * cp > devices:
+                continue
+            for stages in pipeline_depths(model, grid, devices // (tp * cp)):
+                base = _degrees(model, grid, devices // (tp * cp * stages), stages)
+                if base is None:
+                    continue
+                parts += _with_experts(model, grid, groups, boundary, tp, cp, stages, base)
+    return parts
+
+
+def pipeline_depths(model: CostModel, grid: Grid, most: int) -> list[int]:
+    """Pipeline depths up to the layers and the devices."""
+    most = min(most, model.architecture.layers)
+    if grid.pp_allowed is None:
+        return list(range(1, most + 1))
+    return [stages for stages in grid.pp_allowed if stages <= most]
+
+
+def _degrees(model: CostModel, grid: Grid, most_dp: int, stages: int) -> dict[str, np.ndarray] | None:
+    """(dp, mbs, micro-batches, rows, vpp, split) combinations of one pipeline depth."""
+    found: list[tuple[int, int, int, int]] = []
+    for mbs in grid.mbs:
+        for dp in range(1, most_dp + 1):
+            if grid.dp_allowed is not None and dp not in grid.dp_allowed:
+                continue
+            rows = next((rows for rows in grid.rows if rows % (dp * mbs) == 0), None)
+            if rows is not None:
+                found.append((dp, mbs, rows // (dp * mbs), rows))
+    if not found:
+        return None
+    chunks = chunk_counts(model.architecture.layers, stages, grid)
+    shapes = [(v, split) for v in chunks for split in grid.splits if split == 0 or stages > 1]
+    degrees = np.array(found, dtype=np.int64)
+    shaped = np.array(shapes, dtype=np.int64).reshape(-1, 2)
+    left = np.repeat(np.arange(len(degrees)), len(shaped))
+    right = np.tile(np.arange(len(shaped)), len(degrees))
+    micro, vpp = degrees[left, 2], shaped[right, 0]
+    keep = (vpp == 1) | (micro % stages == 0)
+    left, right = left[keep], right[keep]
+    return {
+        "dp": degrees[left, 0],
+        "mbs": degrees[left, 1],
+        "micro": degrees[left, 2],
+        "rows": degrees[left, 3],
+        "vpp": shaped[right, 0],
+        "split": shaped[right, 1],
+    }
+
+
+def _with_experts(
+    model: CostModel,
+    grid: Grid,
+    groups: tuple[int, int],
+    boundary: int,
+    tp: int,
+    cp: int,
+    stages: int,
+    base: dict[str, np.ndarray],
+) -> list[Cells]:
+    parts = []
+    replica = tp * cp
+    across = groups[0] != groups[1]
+    if across and boundary % replica:
+        return []
+    for ep in grid.ep:
+        for etp in grid.etp:
+            keep = (replica * base["dp"]) % (ep * etp) == 0
+            if across:
+                keep &= _reaches(base["dp"], boundary // replica, stages, replica, ep * etp, model.collectives_cross(*groups))
+            for cp_kind in grid.cp_kind if cp > 1 else (0,):
+                if keep.any():
+                    chosen = {name: values[keep] for name, values in base.items()}
+                    parts.append(_uniform(groups, boundary // replica, tp, cp, cp_kind, ep, etp, stages, chosen, across))
+    return parts
+
+
+def _reaches(dp: np.ndarray, first_replicas: int, stages: int, replica: int, expert_ranks: int, collectives: bool) -> np.ndarray:
+    """Layouts that use both groups; a stage with replicas on both needs collectives between them and whole expert groups."""
+    full, extra = first_replicas // dp, first_replicas % dp
+    mixed = (extra > 0) & (full < stages)
+    keep = (full < stages) & ((full > 0) | (extra > 0))
+    whole = ((replica * extra) % expert_ranks == 0) & ((replica * (dp - extra)) % expert_ranks == 0)
+    result: np.ndarray = keep & (~mixed | (whole & collectives))
+    return result
+
+
+def _uniform(
+    groups: tuple[int, int],
+    first_replicas: int,
+    tp: int,
+    cp: int,
+    cp_kind: int,
+    ep: int,
+    etp: int,
+    stages: int,
+    base: dict[str, np.ndarray],
+    across: bool,
+) -> Cells:
+    size = len(base["dp"])
+    dp = np.stack([base["dp"], np.zeros(size, dtype=np.int64)], axis=1)
+    first_count = np.full((size, 2), stages, dtype=np.int64)
+    chains = np.ones(size, dtype=np.int64)
+    if across:
+        full, extra = first_replicas // base["dp"], first_replicas % base["dp"]
+        mixed = (extra > 0) & (full < stages)
+        dp[:, 0] = np.where(mixed, extra, base["dp"])
+        dp[:, 1] = np.where(mixed, base["dp"] - extra, 0)
+        first_count[:, 0] = np.where(mixed, full + 1, full)
+        first_count[:, 1] = full
+        chains = np.where(mixed, 2, 1)
+    return make_cells(
+        size,
+        family=UNIFORM,
+        level=1,
+        group=np.tile(np.array(groups), (size, 1)),
+        stages=stages,
+        vpp=base["vpp"],
+        mbs=base["mbs"],
+        split=base["split"],
+        tp=tp,
+        cp=cp,
+        cp_kind=cp_kind,
+        ep=ep,
+        etp=etp,
+        chains=chains,
+        dp=dp,
+        micro=np.stack([base["micro"], base["micro"]], axis=1),
+        first_count=first_count,
+        layers_first=-1,
+        rows=base["rows"],
+        leaves=1,
+    )
