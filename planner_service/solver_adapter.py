@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import orjson
 from pydantic import BaseModel
@@ -34,7 +35,7 @@ class RealSolver:
         """The result text and all plans in it, each with the problem it follows from."""
         with refusals():
             normal = solver.normalise(solver.parse_problem(problem))
-            outcome = solver.search(
+            outcome = entry_point("search")(
                 normal,
                 should_stop=should_stop,
                 on_progress=lambda progress: on_progress(progress.model_dump(mode="json")),
@@ -52,7 +53,7 @@ class RealSolver:
         with refusals("/problem"):
             normal = solver.normalise(solver.parse_problem(problem))
         with refusals("/layout"):
-            evaluation = solver.evaluate(normal, layout)
+            evaluation = entry_point("evaluate")(normal, layout)
         plan = evaluation.plan
         stored = StoredPlan(plan.id, json_text(plan), json_text(solver.normal_form(normal))) if plan is not None else None
         return EvaluationAnswer(json_text(evaluation), stored)
@@ -93,6 +94,14 @@ class RealSolver:
             entry = {"name": name, "versions": rules.versions, "capabilities": rules.capabilities}
             entries.append({**entry, "exports": name in solver.exporter_names()})
         return json_text({"frameworks": entries})
+
+
+def entry_point(name: str) -> Callable[..., Any]:
+    """A function of the solver that is loaded when first used; its module may have taken its name on the package."""
+    found = getattr(solver, name)
+    function = getattr(found, name) if isinstance(found, ModuleType) else found
+    assert callable(function)
+    return cast(Callable[..., Any], function)
 
 
 @contextmanager
