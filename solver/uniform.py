@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from solver.errors import FieldError, InvalidProblem
 from solver.frameworks.columns import uniform_row
 from solver.frameworks.facts import Facts, read_facts
 from solver.frameworks.predicates import balanced_split
 from solver.layout import (
+    MAX_LAYERS,
     MAX_MICRO_BATCHES,
     ContextParallel,
     DeviceRange,
@@ -54,6 +56,8 @@ def expand_uniform(problem: Problem, layout: UniformLayout, layers_per_chunk: Se
     """
     facts = read_facts(problem)
     row = uniform_row(problem, layout, facts)
+    if layout.pp * layout.vpp > MAX_LAYERS:
+        raise InvalidProblem((FieldError("/vpp", "too_large", f"{layout.pp * layout.vpp} chunks", (f"<= {MAX_LAYERS}",)),))
     if row["micro_batches"] > MAX_MICRO_BATCHES:
         text = f"{row['micro_batches']} micro-batches a replica"
         raise InvalidProblem((FieldError("/gbs", "too_large", text, (f"<= {MAX_MICRO_BATCHES}",)),))
@@ -101,7 +105,7 @@ def _take(ranges: Sequence[DeviceRange], sizes: _Sizes, index: int) -> list[Devi
 
 
 def _chunks(counts: Sequence[int], index: int, pp: int) -> tuple[tuple[int, int], ...]:
-    starts = [sum(counts[:number]) for number in range(len(counts))]
+    starts = list(accumulate(counts, initial=0))
     return tuple((starts[number], starts[number] + counts[number] - 1) for number in range(index, len(counts), pp))
 
 

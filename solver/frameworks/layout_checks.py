@@ -20,7 +20,11 @@ _EXPERT_AXES = ("etp", "ep", "edp")
 
 
 def layout_violations(problem: Problem, layout: Layout, facts: Facts) -> Iterator[Violation]:
-    yield from _layers(layout, facts)
+    """L01 alone when the layers are wrong (the rest counts layers), else all that is broken."""
+    wrong_layers = list(_layers(layout, facts))
+    if wrong_layers:
+        yield from wrong_layers
+        return
     yield from _holders(layout, facts)
     yield from _schedule(layout)
     yield from _devices(problem, layout)

@@ -69,7 +69,8 @@ def padded_hint(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
 
 def split_hint(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
     """A split that a layout string can carry, layers per (virtual) stage in pipeline order."""
-    return {"layers_per_stage": balanced_split(facts.layers, row["pp"] * row["vpp"])}
+    chunks = row["pp"] * row["vpp"]
+    return {"layers_per_stage": balanced_split(facts.layers, chunks)} if chunks <= facts.layers else {}
 
 
 def moe_tp_is_sequence_parallel(facts: Facts, columns: Columns) -> Bools:

@@ -118,6 +118,16 @@ def test_large_degrees_do_not_wrap_around() -> None:
     assert "S01" in {found.rule for found in get_rule_set("any").violations(DENSE, huge)}
 
 
+def test_large_counts_do_not_hang() -> None:
+    huge = UniformLayout(pp=262_144, vpp=262_144)
+    assert "MC14" in {found.rule for found in get_rule_set("megatron-core").violations(DENSE, huge)}
+    judge({"pp": 262_144, "vpp": 262_144})
+    judge({"vpp": 262_144, "pp": 2})
+    document = copy.deepcopy(DOCUMENTS[0])
+    document["modules"][0]["stages"][0]["chunks"] = [[0, 1_000_000]] * 2
+    judge(document)
+
+
 def test_groups_are_named_once() -> None:
     assert {found.rule for found in get_rule_set("any").violations(DENSE, UniformLayout(groups=("g", "g")))} == {"L10"}
 

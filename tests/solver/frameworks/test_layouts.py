@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +13,11 @@ from solver.errors import InvalidProblem
 from solver.frameworks import get_rule_set, recomputed_per_chunk
 from solver.layout import Layout, Override, Recompute, UniformLayout
 from solver.plan import parse_layout
-from solver.problem import Problem, parse_problem
+from solver.problem import Problem, load_document, parse_problem
 from solver.uniform import expand_uniform
 from tests.solver.frameworks.problems import dense, problem, qwen3_30b_a3b, softmax, transformer, uniform_model
 
+SHARED = Path(os.environ.get("PLANNER_SHARED_DIR", Path(__file__).parents[4] / "shared"))
 ANY, MEGATRON = get_rule_set("any"), get_rule_set("megatron-core")
 MODEL = uniform_model(8)
 
@@ -84,6 +88,32 @@ def test_words_over_unlike_groups_make_parts() -> None:
     assert [found.rule for found in ANY.violations(asked, UniformLayout(tp=4, groups=("x",)))] == ["L10"]
     with pytest.raises(InvalidProblem, match="no group"):
         expand_uniform(asked, UniformLayout(groups=("x",)))
+
+
+def test_a_replica_does_not_span_groups() -> None:
+    groups = [
+        {"name": name, "device": "H100-SXM5-80", "nodes": 1, "devices_per_node": count}
+        for name, count in (("six", 6), ("two", 2))
+    ]
+    asked = parse_problem(
+        {
+            "model": {"transformer": MODEL},
+            "workload": {"sequence_lengths": {"constant": 4096}, "global_batch": {"sequences": 64}},
+            "cluster": {"groups": groups},
+        }
+    )
+    assert [found.rule for found in ANY.violations(asked, UniformLayout(tp=4, groups=("six", "two")))] == ["L11"]
+    assert ANY.violations(asked, UniformLayout(tp=2, groups=("six", "two"))) == ()
+    assert ANY.violations(asked, UniformLayout(tp=4, groups=("six", "two"), dp=1)) == ()
+
+
+@pytest.mark.skipif(not (SHARED / "examples").is_dir(), reason="shared examples are not here (PLANNER_SHARED_DIR)")
+def test_the_shared_mixed_plan_is_legal_and_not_expressible() -> None:
+    asked = parse_problem(load_document((SHARED / "examples" / "llama-3.1-70b-mixed.yaml").read_text(), "yaml"))
+    answer = json.loads((SHARED / "examples" / "llama-3.1-70b-mixed.answer.json").read_text())
+    layout = parse_layout(answer["result"]["plan"]["layout"])
+    assert rules(asked, layout) == []
+    assert rules(asked, layout, MEGATRON) == ["CAP-unequal_shares", "CAP-per_layer_recompute"]
 
 
 def test_too_many_devices_cannot_expand() -> None:
