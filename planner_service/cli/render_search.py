@@ -106,8 +106,12 @@ def render_certificate(out: Console, result: Document) -> None:
     out.print(f"  cells      {cells['total']:,} = {closed}", highlight=False)
     framework = f"{space['framework']['name']} {space['framework']['version']}"
     out.print(f"  space      {space['count']:,} layouts, framework {escape(framework)}", highlight=False)
+    fixed = [f"{name} {options_text(options)}" for name, options in space["dimensions"].items() if len(options) == 1]
     for name, options in space["dimensions"].items():
-        out.print(f"             {escape(name)}: {escape(options_text(options))}", highlight=False)
+        if len(options) > 1:
+            out.print(f"             {escape(name)}: {escape(options_text(options))}", highlight=False)
+    if fixed:
+        out.print(f"             only: {escape(', '.join(fixed))}", highlight=False)
     bound = seconds(certificate.get("lower_bound_s"))
     out.print(f"  bound      {bound}, gap {percent(certificate.get('gap'), 3)}", highlight=False)
     if certificate.get("sampling_interval_s"):
@@ -120,4 +124,5 @@ def render_certificate(out: Console, result: Document) -> None:
 def options_text(options: list[Any]) -> str:
     """The options of a dimension, the middle ones left out when there are many."""
     words = ["+".join(map(str, option)) if isinstance(option, list) else str(option) for option in options]
-    return ", ".join(words if len(words) <= 12 else [*words[:9], "…", *words[-2:]])
+    shown = words if len(words) <= 12 else [*words[:9], "…", *words[-2:]]
+    return ("; " if any("," in word for word in words) else ", ").join(shown)

@@ -126,11 +126,15 @@ def recompute_text(stage: Document) -> str:
     """The stage's recompute, and how many of its layers do something else."""
     text = _recompute_word(stage["strategy"]["recompute"])
     others = [
-        f"{count_in([override['layers']])} layers {_recompute_word(override['recompute'])}"
+        f"{_layers(count_in([override['layers']]))} {_recompute_word(override['recompute'])}"
         for override in stage.get("overrides") or ()
         if override.get("recompute")
     ]
     return "; ".join([text, *others])
+
+
+def _layers(count: int) -> str:
+    return f"{count} layer" if count == 1 else f"{count} layers"
 
 
 def _recompute_word(recompute: Document) -> str:

@@ -74,7 +74,7 @@ def test_plan_reads_well(planner, problem_file):
     ):
         assert words in out
     for words in (
-        "selective (core_attn); 1 layers full",
+        "selective (core_attn); 1 layer full",
         "2 / 2 / 2",
         "optimizer 50 %",
         "limit 74.4",
