@@ -34,10 +34,11 @@ MOST_RISKY = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A result and every plan it names, by id."""
+    """A result and every plan it names, by id; `problems` holds the normalised problem of each."""
 
     result: Result
     plans: dict[str, Plan]
+    problems: dict[str, Problem]
 
 
 def search(
@@ -81,7 +82,7 @@ def _with_plan(session: Session, state: SearchState) -> Outcome:
         stopped_by="proof" if proven else state.stopped_by,  # type: ignore[arg-type]
         reproducible=state.stopped_by != "time",
     )
-    return Outcome(result=result, plans=plans)
+    return Outcome(result=result, plans=plans, problems=dict.fromkeys(plans, session.problem))
 
 
 def _without_plan(problem: Problem, session: Session, state: SearchState, stop: Callable[[], bool]) -> Outcome:
@@ -93,14 +94,14 @@ def _without_plan(problem: Problem, session: Session, state: SearchState, stop: 
             stopped_by=state.stopped_by,  # type: ignore[arg-type]
             reproducible=state.stopped_by != "time",
         )
-        return Outcome(result=result, plans={})
+        return Outcome(result=result, plans={}, problems={})
     relaxer = Relaxer(problem, stop)
     infeasible = relaxer.infeasible(session, state)
     certificate = certificate.model_copy(update={"lower_bound_s": None})
     result = Result(
         status="infeasible", certificate=certificate, infeasible=infeasible, stopped_by="proof", reproducible=not stop()
     )
-    return Outcome(result=result, plans=relaxer.plans)
+    return Outcome(result=result, plans=relaxer.plans, problems={key: relaxer.problems[key] for key in relaxer.plans})
 
 
 def _gap(state: SearchState, best: Found) -> float:

@@ -14,6 +14,7 @@ from solver.cost.table import CostModel
 from solver.frameworks import RuleSet
 from solver.search.cells import Cells
 from solver.search.grid import Grid
+from solver.search.legality import legal_variants
 from solver.search.tables import TableBuilder
 
 EXACT_BLOCK = 64
@@ -59,7 +60,8 @@ class LeafPricer:
         inside = np.array([variant.inside_node for variant in self.grid.states])[state]
         low, high = np.array(self.grid.modes)[mode].T
         candidates = self.builder.candidates(chosen, zero=zero, inside_node=inside, low=low, high=high)
-        return self._ladder(candidates, cell, state, mode, weight[cell], at_most)
+        may_offload = self._legal(cells, self.grid.offload_percent[-1])[cell, state]
+        return self._ladder(candidates, cell, state, mode, weight[cell], at_most, may_offload)
 
     def _choices(self, cells: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Cell, state and mode of every variant that is distinct and legal."""
@@ -67,8 +69,18 @@ class LeafPricer:
         cell = np.repeat(np.arange(len(cells)), states * modes)
         state = np.tile(np.repeat(np.arange(states), modes), len(cells))
         mode = np.tile(np.arange(modes), len(cells) * states)
-        keep = self._distinct(cells)[cell, state]
+        keep = (self._distinct(cells) & self._legal(cells, self.grid.offload_percent[0]))[cell, state]
         return cell[keep], state[keep], mode[keep]
+
+    def _legal(self, cells: Cells, offload_percent: int) -> np.ndarray:
+        """bool[cells, states]: what the framework accepts."""
+        keep = np.ones((len(cells), len(self.grid.states)), dtype=bool)
+        for index, variant in enumerate(self.grid.states):
+            copies = np.ones(len(cells), dtype=np.int64)
+            if variant.inside_node and variant.zero > 0:
+                copies = self.builder.copies(cells.group[:, 0], cells.tp[:, 0], cells.cp[:, 0] * cells.total_dp)
+            keep[:, index] = legal_variants(self.rules, self.model, self.grid, cells, variant, copies, offload_percent)
+        return keep
 
     def _distinct(self, cells: Cells) -> np.ndarray:
         """bool[cells, states]: sharding needs ranks to share with, HSDP a group that spans nodes on every slot."""
@@ -87,7 +99,14 @@ class LeafPricer:
         return keep
 
     def _ladder(
-        self, candidates: Candidates, cell: np.ndarray, state: np.ndarray, mode: np.ndarray, weight: np.ndarray, at_most: float
+        self,
+        candidates: Candidates,
+        cell: np.ndarray,
+        state: np.ndarray,
+        mode: np.ndarray,
+        weight: np.ndarray,
+        at_most: float,
+        may_offload: np.ndarray,
     ) -> Variants:
         """Price with nothing offloaded; what does not fit is tried with everything, then with the fractions between.
 
@@ -109,6 +128,7 @@ class LeafPricer:
         limit = at_most / weight
         percents = self.grid.offload_percent
         left = self._try(candidates, out, np.arange(size), percents[0], limit)
+        left = left[may_offload[left]]
         if len(percents) > 1:
             most = self._try(candidates, out, left, percents[-1], limit)
             # what fits with most offloaded may fit with less; what fails there only because of host memory too
@@ -168,34 +188,3 @@ class LeafPricer:
             seconds[same] = prices.seconds
         return seconds
 
-
-def legal_cells(problem_rules: RuleSet, model: CostModel, grid: Grid, cells: Cells) -> np.ndarray:
-    """bool[cells]: legal in the framework for the lowest ZeRO level it offers; per slot and chain."""
-    keep = np.ones(len(cells), dtype=bool)
-    zero = min(state.zero for state in grid.states)
-    for slot in range(2):
-        for chain in range(2):
-            active = (chain < cells.chains) & ((slot == 0) | (cells.group[:, 0] != cells.group[:, 1]))
-            if not active.any():
-                continue
-            chosen = cells.take(active)
-            micro = np.where(chosen.micro[:, chain] > 0, chosen.micro[:, chain], chosen.stages)
-            columns = {
-                "tp": chosen.tp[:, slot],
-                "cp": chosen.cp[:, slot],
-                "dp": chosen.total_dp,
-                "pp": chosen.stages,
-                "ep": chosen.ep[:, slot],
-                "etp": chosen.etp[:, slot],
-                "vpp": chosen.vpp,
-                "mbs": chosen.mbs,
-                "micro_batches": micro,
-                "zero": np.full(len(chosen), zero),
-                "sequence_parallel": ((chosen.tp[:, slot] > 1) & grid.sequence_parallel[0]).astype(np.int64),
-                "cp_kind": chosen.cp_kind,
-                "explicit_split": np.where((chosen.split == 1) | (model.architecture.layers % (chosen.stages * chosen.vpp) > 0), 1, 0),
-                "devices": chosen.devices.sum(axis=1),
-                "step_rows": chosen.rows,
-            }
-            keep[active] &= problem_rules.legal(model.problem, columns)
-    return keep

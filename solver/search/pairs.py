@@ -110,8 +110,8 @@ def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
     return children, parent
 
 
-def stage_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[Cells]:
-    """First stages on `first`, the rest on `second`, equal replicas, tp of its own on each; the layer split is open."""
+def stage_cells(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> list[Cells]:
+    """First stages on `first`, the rest on `second`, equal replicas, tp of its own on each unless `same_degrees`; layer split open."""
     parts = []
     for cp in grid.cp:
         for mbs in grid.mbs:
@@ -121,11 +121,13 @@ def stage_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[C
                     continue
                 rows = next((rows for rows in grid.rows if rows % (dp * mbs) == 0), None)
                 if rows is not None and (grid.vpp_allowed is None or 1 in grid.vpp_allowed):
-                    parts += _stages(model, grid, (first, second), cp, mbs, dp, rows)
+                    parts += _stages(model, grid, (first, second), cp, mbs, dp, rows, same_degrees)
     return parts
 
 
-def _stages(model: CostModel, grid: Grid, groups: tuple[int, int], cp: int, mbs: int, dp: int, rows: int) -> list[Cells]:
+def _stages(
+    model: CostModel, grid: Grid, groups: tuple[int, int], cp: int, mbs: int, dp: int, rows: int, same_degrees: bool
+) -> list[Cells]:
     layers = model.architecture.layers
     sides = [_side(grid, model.networks[group].devices // (cp * dp)) for group in groups]
     if any(len(side) == 0 for side in sides):
@@ -135,6 +137,8 @@ def _stages(model: CostModel, grid: Grid, groups: tuple[int, int], cp: int, mbs:
     tp = np.stack([sides[0][left, 0], sides[1][right, 0]], axis=1)
     depth = np.stack([sides[0][left, 1], sides[1][right, 1]], axis=1)
     keep = depth.sum(axis=1) <= layers
+    if same_degrees:
+        keep &= tp[:, 0] == tp[:, 1]
     if grid.pp_allowed is not None:
         keep &= np.isin(depth.sum(axis=1), grid.pp_allowed)
     parts = []

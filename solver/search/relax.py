@@ -25,6 +25,7 @@ class Relaxer:
         self.original = original
         self.should_stop = should_stop
         self.plans: dict[str, Plan] = {}
+        self.problems: dict[str, Problem] = {}
 
     def infeasible(self, session: Session, state: SearchState) -> Infeasible:
         """Binding constraint, in words, and what would help."""
@@ -92,9 +93,13 @@ class Relaxer:
         try:
             session = open_session(normalise(self.original.model_copy(update={**changes, "search": search})))
             state = session.run(self.should_stop, lambda progress: None)
-            return session.certified_plan(state.best) if state.best is not None else None
+            if state.best is None:
+                return None
+            plan = session.certified_plan(state.best)
         except SolverError:
             return None
+        self.problems[plan.id] = session.problem
+        return plan
 
     def _relaxation(self, changes: list[Change], text: str, plan: Plan) -> Relaxation:
         self.plans[plan.id] = plan

@@ -13,7 +13,7 @@ from solver.errors import FieldError, InvalidProblem
 from solver.frameworks import RuleSet
 from solver.search.cells import Cells
 from solver.search.grid import CP_KINDS, SPLITS, Grid
-from solver.search.leaves import legal_cells
+from solver.search.legality import legal_cells
 from solver.search.pairs import replica_cells, stage_cells
 from solver.search.uniform import uniform_cells, uniform_pair_cells
 
@@ -40,11 +40,10 @@ def stated_space(model: CostModel, rules: RuleSet, grid: Grid, layouts_per_leaf:
         _check_size(parts)
     for first, second in pairs:
         parts += uniform_pair_cells(model, grid, first, second)
-        if rules.capabilities.unlike_devices == "any":
-            if first < second and rules.capabilities.unequal_shares:
-                parts += replica_cells(model, grid, first, second)
-            if rules.capabilities.per_stage_degrees:
-                parts += stage_cells(model, grid, first, second)
+        if first < second and rules.capabilities.unequal_shares:
+            parts += replica_cells(model, grid, first, second)
+        if rules.capabilities.uneven_layers:
+            parts += stage_cells(model, grid, first, second, same_degrees=not rules.capabilities.per_stage_degrees)
         _check_size(parts)
     cells = Cells.concatenate(parts) if parts else None
     if cells is not None:
