@@ -1,4 +1,4 @@
-"""Which node runs which ranks: launchers number ranks node by node, equally many on each."""
+"""Which node runs which ranks: launchers number ranks node by node, in the order of their local devices."""
 
 from __future__ import annotations
 
@@ -13,29 +13,53 @@ class UnlaunchableError(Exception):
 
 
 @dataclass(frozen=True)
-class LaunchNodes:
-    """`nodes` in launch order as (group, node of the group); `local_devices` on each of them."""
-
-    nodes: tuple[tuple[str, int], ...]
+class LaunchNode:
+    group: str
+    node: int
     local_devices: tuple[int, ...]
 
+
+@dataclass(frozen=True)
+class NodeRun:
+    """Consecutive nodes of a group that use the same local devices; ranges include both ends."""
+
+    node_ranks: tuple[int, int]
+    group: str
+    nodes: tuple[int, int]
+    local_devices: tuple[int, ...]
+    ranks: tuple[int, int]
+
+    def goes_on_with(self, node: LaunchNode) -> bool:
+        return (self.group, self.nodes[1] + 1, self.local_devices) == (node.group, node.node, node.local_devices)
+
+
+@dataclass(frozen=True)
+class LaunchNodes:
+    """Nodes in launch order."""
+
+    nodes: tuple[LaunchNode, ...]
+
     @property
-    def processes_per_node(self) -> int:
-        return len(self.local_devices)
+    def processes(self) -> tuple[int, ...]:
+        return tuple(len(node.local_devices) for node in self.nodes)
 
     @property
     def world_size(self) -> int:
-        return len(self.nodes) * self.processes_per_node
+        return sum(self.processes)
 
-    def ranges(self) -> list[tuple[int, int, str, int, int]]:
-        """Runs of consecutive nodes of a group: (first and last node rank, group, first and last node of the group)."""
-        runs: list[tuple[int, int, str, int, int]] = []
-        for rank, (group, node) in enumerate(self.nodes):
-            if runs and runs[-1][2] == group and runs[-1][4] == node - 1:
-                runs[-1] = (runs[-1][0], rank, group, runs[-1][3], node)
+    def runs(self) -> list[NodeRun]:
+        found: list[NodeRun] = []
+        first_rank = 0
+        for at, node in enumerate(self.nodes):
+            last_rank = first_rank + len(node.local_devices) - 1
+            if found and found[-1].goes_on_with(node):
+                before = found.pop()
+                ends = ((before.node_ranks[0], at), (before.nodes[0], node.node), (before.ranks[0], last_rank))
             else:
-                runs.append((rank, rank, group, node, node))
-        return runs
+                ends = ((at, at), (node.node, node.node), (first_rank, last_rank))
+            found.append(NodeRun(ends[0], node.group, ends[1], node.local_devices, ends[2]))
+            first_rank = last_rank + 1
+        return found
 
 
 def _devices_by_rank(layout: Layout) -> dict[int, tuple[str, int]]:
@@ -52,19 +76,16 @@ def launch_nodes(problem: Problem, layout: Layout) -> LaunchNodes:
     """Nodes in the order of the ranks; raises `UnlaunchableError` when ranks are not dealt out node by node."""
     per_node = {group.name: group.devices_per_node for group in problem.cluster.groups}
     by_rank = _devices_by_rank(layout)
-    nodes: list[tuple[str, int]] = []
-    local: list[list[int]] = []
+    local: dict[tuple[str, int], list[int]] = {}
+    current: tuple[str, int] | None = None
     for rank in range(len(by_rank)):
         group, device = by_rank[rank]
         node = (group, device // per_node[group])
-        if not nodes or nodes[-1] != node:
-            if node in nodes:
-                raise UnlaunchableError(f"rank {rank} returns to node {node[1]} of group {group!r}")
-            nodes.append(node)
-            local.append([])
-        local[-1].append(device % per_node[group])
-    if any(devices != local[0] for devices in local):
-        raise UnlaunchableError("nodes run unequal numbers of ranks or different local devices")
-    if local[0] != sorted(local[0]):
-        raise UnlaunchableError("ranks of a node are not in the order of its devices")
-    return LaunchNodes(tuple(nodes), tuple(local[0]))
+        if node != current and node in local:
+            raise UnlaunchableError(f"rank {rank} returns to node {node[1]} of group {group!r}")
+        current = node
+        local.setdefault(node, []).append(device % per_node[group])
+    for (group, index), devices in local.items():
+        if devices != sorted(devices):
+            raise UnlaunchableError(f"ranks on node {index} of group {group!r} are not in the order of its devices")
+    return LaunchNodes(tuple(LaunchNode(group, index, tuple(devices)) for (group, index), devices in local.items()))

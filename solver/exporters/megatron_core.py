@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from solver.errors import FieldError
@@ -25,6 +26,7 @@ from solver.exporters.megatron_training import (
     optimizer_flags,
     precision_flags,
 )
+from solver.frameworks import read_facts
 from solver.frameworks.megatron_core import RULE_SET, padded_vocab_size
 from solver.layout import Layout
 from solver.plan import Plan, Violation
@@ -82,7 +84,7 @@ def export(problem: Problem, plan: Plan) -> Export:
         "framework": {"name": RULE_SET.name, "version": VERSION},
         "versions": plan.versions.model_dump(mode="json"),
         "derived": derived,
-        "nodes": [_node_run(*run) for run in nodes.ranges()],
+        "nodes": [asdict(run) for run in nodes.runs()],
         "environment": environment(plan.layout),
         "predicted": {
             "step_time_s": plan.prediction.step_time_s,
@@ -99,10 +101,6 @@ def export(problem: Problem, plan: Plan) -> Export:
     return Export(framework=RULE_SET.name, version=VERSION, files=files, command=command)
 
 
-def _node_run(first: int, last: int, group: str, first_node: int, last_node: int) -> dict[str, Any]:
-    return {"node_ranks": [first, last], "group": group, "nodes": [first_node, last_node]}
-
-
 def _derived(problem: Problem, layout: Layout, nodes: LaunchNodes) -> dict[str, Any]:
     stage = layout.stages[0]
     part = stage.parts[0]
@@ -112,9 +110,8 @@ def _derived(problem: Problem, layout: Layout, nodes: LaunchNodes) -> dict[str, 
     return {
         "world_size": nodes.world_size,
         "nodes": len(nodes.nodes),
-        "processes_per_node": nodes.processes_per_node,
         "data_parallel_size": ranks // (part.size("tp") * part.size("cp")),
-        "expert_data_parallel_size": ranks // experts,
+        **({"expert_data_parallel_size": ranks // experts} if read_facts(problem).moe else {}),
         "micro_batches_per_replica": part.micro_batches,
         "global_batch_size": layout.global_batch_sequences(),
         "sequence_length": problem.workload.max_sequence_length,
@@ -125,6 +122,7 @@ def _derived(problem: Problem, layout: Layout, nodes: LaunchNodes) -> dict[str, 
 
 
 def _header(plan: Plan, derived: dict[str, Any]) -> list[str]:
+    experts = derived.get("expert_data_parallel_size")
     layers = ", ".join(str(count) for count in derived["layers_per_virtual_stage"])
     return [
         f"Megatron-core launch script, checked against the rules of Megatron-LM {VERSION}.",
@@ -132,9 +130,9 @@ def _header(plan: Plan, derived: dict[str, Any]) -> list[str]:
         f"  (solver {plan.versions.solver}, cost model {plan.versions.cost_model}, data {plan.versions.data})",
         "",
         "Derived numbers (Megatron computes them itself; they must come out the same):",
-        f"  world size               {derived['world_size']} = {derived['nodes']} nodes x {derived['processes_per_node']}",
+        f"  world size               {derived['world_size']} on {derived['nodes']} nodes",
         f"  data parallel size       {derived['data_parallel_size']}",
-        f"  expert data parallel     {derived['expert_data_parallel_size']}",
+        *([f"  expert data parallel     {experts}"] if experts else []),
         f"  micro-batches a replica  {derived['micro_batches_per_replica']}",
         f"  global batch             {derived['global_batch_size']} sequences of {derived['sequence_length']} tokens",
         f"  padded vocabulary        {derived['padded_vocab_size']} (of {derived['vocab_size']})",

@@ -24,9 +24,9 @@ def script(
     parts = [
         "#!/usr/bin/env bash",
         "\n".join(f"# {line}".rstrip() for line in header),
-        _OPTIONS.replace("@NODES@", str(len(nodes.nodes))).replace("@PROCESSES@", str(nodes.processes_per_node)),
+        _OPTIONS,
         _nodes(nodes),
-        _environment(nodes, variables),
+        "\n".join(f"export {name}={value}" for name, value in variables.items()),
         "\n\n".join(_array(group) for group in groups),
         _DATA.replace("@VOCAB@", str(vocab_size)).replace("@VOCAB_WITHOUT_EOD@", str(vocab_size - 1)),
         _RUN.replace("@ARRAYS@", " ".join(f'"${{{group.name}[@]}}"' for group in groups)),
@@ -41,18 +41,21 @@ def _array(group: FlagGroup) -> str:
 
 def _nodes(nodes: LaunchNodes) -> str:
     lines = ["# Nodes in launch order; the ranks of a node follow each other."]
-    for first, last, group, first_node, last_node in nodes.ranges():
-        ranks = f"{first * nodes.processes_per_node}-{(last + 1) * nodes.processes_per_node - 1}"
-        lines.append(f"#   node rank {first}-{last}: group {group}, node {first_node}-{last_node} (ranks {ranks})")
-    lines.append(f"MIXED_GROUPS={int(len({group for group, _ in nodes.nodes}) > 1)}")
+    for run in nodes.runs():
+        lines.append(
+            f"#   node rank {_range(run.node_ranks)}: group {run.group}, node {_range(run.nodes)} (ranks {_range(run.ranks)})"
+        )
+    lines.append(f"NNODES={len(nodes.nodes)}")
+    lines.append(f"PROCESSES=({' '.join(str(count) for count in nodes.processes)})  # a node rank")
+    lines.append(f"MIXED_GROUPS={int(len({node.group for node in nodes.nodes}) > 1)}")
+    if any(node.local_devices != tuple(range(len(node.local_devices))) for node in nodes.nodes):
+        devices = " ".join(",".join(str(device) for device in node.local_devices) for node in nodes.nodes)
+        lines.append(f"DEVICES=({devices})  # a node rank: CUDA_VISIBLE_DEVICES")
     return "\n".join(lines)
 
 
-def _environment(nodes: LaunchNodes, variables: Mapping[str, str]) -> str:
-    lines = [f"export {name}={value}" for name, value in variables.items()]
-    if nodes.local_devices != tuple(range(nodes.processes_per_node)):
-        lines.append(f"export CUDA_VISIBLE_DEVICES={','.join(str(device) for device in nodes.local_devices)}")
-    return "\n".join(lines)
+def _range(ends: tuple[int, int]) -> str:
+    return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}"
 
 
 _OPTIONS = """
@@ -76,8 +79,6 @@ USAGE
 
 refuse() { echo "launch.sh: $1" >&2; exit 64; }
 
-NNODES=@NODES@
-NPROC_PER_NODE=@PROCESSES@
 MOCK_DATA=0 SRUN=0 DRY_RUN=0 ARGUMENTS=("$@")
 while (($#)); do
   case "$1" in
@@ -149,11 +150,13 @@ if ((NNODES > 1)); then
   [[ -n "${NODE_RANK:-}" ]] || refuse "set NODE_RANK (0 to $((NNODES - 1)), in the launch order above)"
   [[ -n "${MASTER_ADDR:-}" ]] || refuse "set MASTER_ADDR (the host of node rank 0)"
 fi
+NODE_RANK="${NODE_RANK:-0}"
+if [[ -n "${DEVICES+set}" ]]; then export CUDA_VISIBLE_DEVICES="${DEVICES[$NODE_RANK]}"; fi
 COMMAND=(
   torchrun
   --nnodes "$NNODES"
-  --nproc-per-node "$NPROC_PER_NODE"
-  --node-rank "${NODE_RANK:-0}"
+  --nproc-per-node "${PROCESSES[$NODE_RANK]}"
+  --node-rank "$NODE_RANK"
   --master-addr "${MASTER_ADDR:-127.0.0.1}"
   --master-port "${MASTER_PORT:-29500}"
   "$MEGATRON_PATH/pretrain_gpt.py"

@@ -36,5 +36,5 @@ def plan_of(problem: Problem, layout: Layout) -> Plan:
         verdict="safe",
         provenance={"compute": "analytical"},
     )
-    context = {"model": problem.model.model_dump(mode="json"), "workload": {}, "cluster": {}, "framework": {}}
+    context: dict[str, dict[str, str]] = {"model": {}, "workload": {}, "cluster": {}, "framework": {}}
     return Plan(id=plan_id(context, layout, VERSIONS), layout=layout, prediction=prediction, versions=VERSIONS)

@@ -10,18 +10,20 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from solver.errors import InvalidProblem, NotExpressible
 from solver.exporters import export, exporter_names, expressible, expressible_in
 from solver.exporters.megatron_pipeline import layout_string
+from solver.frameworks import get_rule_set
 from solver.layout import Layout, UniformLayout
 from solver.plan import parse_layout
 from solver.problem import Problem
 from solver.uniform import expand_uniform
 from tests.solver.exporters.cases import CASES, a100, ask, deepseek, h100, with_recomputed_layers
 from tests.solver.exporters.plans import plan_of
-from tests.solver.frameworks.problems import dense, problem, softmax, transformer, uniform_model
+from tests.solver.frameworks.problems import dense, problem, qwen3_30b_a3b, softmax, transformer, uniform_model
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "megatron-core"
 NAME = "megatron-core"
@@ -259,9 +261,12 @@ def test_rank_order_and_nodes() -> None:
     first["ranks"], second["ranks"] = second["ranks"], first["ranks"]
     assert "/layout/modules/0/stages/0/parts/0/ranks" in codes(asked, parse_layout(document))
 
-    asked = problem(uniform_model(32), nodes=2, rows=48)
-    layout = expand_uniform(asked, UniformLayout(pp=2, dp=6))
-    assert "unequal numbers of ranks" in codes(asked, layout)["/layout/modules/0/stages/0/parts/0/ranks"]
+    document = expand_uniform(asked, UniformLayout(pp=2, dp=4)).model_dump(mode="json")
+    first, second = (stage["parts"][0] for stage in stages_of(document))
+    first["devices"] = [{"group": "g", "first": 0, "count": 2}, {"group": "g", "first": 8, "count": 2}]
+    second["devices"] = [{"group": "g", "first": 2, "count": 2}, {"group": "g", "first": 10, "count": 2}]
+    document["idle_devices"] = []
+    assert "returns to node 0" in codes(asked, parse_layout(document))["/layout/modules/0/stages/0/parts/0/ranks"]
 
     document = expand_uniform(asked, UniformLayout(tp=2, dp=4)).model_dump(mode="json")
     stages_of(document)[0]["parts"][0]["mesh"] = [
@@ -277,8 +282,20 @@ def test_part_of_a_node_sees_its_devices_only() -> None:
     stages_of(document)[0]["parts"][0]["devices"] = [{"group": "g", "first": 4, "count": 4}]
     document["idle_devices"] = [{"group": "g", "first": 0, "count": 4}, {"group": "g", "first": 8, "count": 8}]
     text = script_of(asked, parse_layout(document))
-    assert "export CUDA_VISIBLE_DEVICES=4,5,6,7" in text
-    assert "NPROC_PER_NODE=4" in text
+    assert "DEVICES=(4,5,6,7)" in text
+    assert "PROCESSES=(4)" in text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_nodes_may_run_unequal_numbers_of_ranks() -> None:
+    asked = problem(uniform_model(32), nodes=2, rows=48)
+    text = script_of(asked, expand_uniform(asked, UniformLayout(pp=2, dp=6)))
+    assert "PROCESSES=(8 4)" in text
+    for node, processes in (("0", "8"), ("1", "4")):
+        environment = {"PATH": os.environ["PATH"], "MEGATRON_PATH": "/m", "NODE_RANK": node, "MASTER_ADDR": "host"}
+        command = ["bash", "-c", text, "launch.sh", "--mock-data", "--dry-run"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        assert f"--nproc-per-node {processes} --node-rank {node} " in found.stdout
 
 
 def test_metadata_carries_derived_numbers() -> None:
@@ -299,3 +316,33 @@ def test_exporters_are_found_by_name() -> None:
     asked, layout = CASES["dense-one-node"]()
     with pytest.raises(InvalidProblem, match="there is no export for 'any'"):
         export(asked, plan_of(asked, layout), "any")
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_whatever_the_rules_allow_is_exported(number: int) -> None:
+    """No plan leaves the search that the exporter refuses."""
+    asked = [
+        problem(uniform_model(24), nodes=4),
+        problem(qwen3_30b_a3b(), nodes=4),
+        problem(uniform_model(30, mtp_layers=1), nodes=3),
+    ][number]
+    draw = np.random.Generator(np.random.PCG64(number))
+    names = ("tp", "cp", "pp", "ep", "vpp", "mbs")
+    columns = {name: draw.choice([1, 2, 3, 4, 8], 20_000) for name in names}
+    columns |= {
+        "etp": draw.choice([1, 2], 20_000),
+        "dp": draw.choice([1, 2, 4, 6, 8, 16], 20_000),
+        "zero": draw.integers(0, 2, 20_000),
+    }
+    columns["sequence_parallel"] = (columns["tp"] > 1).astype(np.int64)
+    columns["micro_batches"] = 64 // np.minimum(64, columns["dp"] * columns["mbs"])
+    legal = np.flatnonzero(get_rule_set(NAME).legal(asked, columns))
+    assert legal.size > 50
+    for at in legal[:150]:
+        words = {name: int(values[at]) for name, values in columns.items() if name not in ("micro_batches", "sequence_parallel")}
+        layout = expand_uniform(asked, UniformLayout(**words))
+        assert expressible(asked, layout, NAME) == (), words
+        made = export(asked, plan_of(asked, layout), NAME)
+        strings = [line.split("'")[1] for line in made.files[0].content.splitlines() if "parallel-layout" in line]
+        for text in strings:
+            assert len(read_layout_string(text)) == layout.pp * layout.vpp

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan f2d29062e2c16971e6414a6a48d338868f010ce3b3e933841ed64122bb8ad9ea
+# Plan 824f7e5d769085dca875357e81691554f8a4f0a518d1df1ef3e8159d347b37b3
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
-#   world size               256 = 32 nodes x 8
+#   world size               256 on 32 nodes
 #   data parallel size       8
 #   expert data parallel     2
 #   micro-batches a replica  512
@@ -34,8 +34,6 @@ USAGE
 
 refuse() { echo "launch.sh: $1" >&2; exit 64; }
 
-NNODES=32
-NPROC_PER_NODE=8
 MOCK_DATA=0 SRUN=0 DRY_RUN=0 ARGUMENTS=("$@")
 while (($#)); do
   case "$1" in
@@ -51,6 +49,8 @@ done
 
 # Nodes in launch order; the ranks of a node follow each other.
 #   node rank 0-31: group h100, node 0-31 (ranks 0-255)
+NNODES=32
+PROCESSES=(8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8)  # a node rank
 MIXED_GROUPS=0
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -198,11 +198,13 @@ if ((NNODES > 1)); then
   [[ -n "${NODE_RANK:-}" ]] || refuse "set NODE_RANK (0 to $((NNODES - 1)), in the launch order above)"
   [[ -n "${MASTER_ADDR:-}" ]] || refuse "set MASTER_ADDR (the host of node rank 0)"
 fi
+NODE_RANK="${NODE_RANK:-0}"
+if [[ -n "${DEVICES+set}" ]]; then export CUDA_VISIBLE_DEVICES="${DEVICES[$NODE_RANK]}"; fi
 COMMAND=(
   torchrun
   --nnodes "$NNODES"
-  --nproc-per-node "$NPROC_PER_NODE"
-  --node-rank "${NODE_RANK:-0}"
+  --nproc-per-node "${PROCESSES[$NODE_RANK]}"
+  --node-rank "$NODE_RANK"
   --master-addr "${MASTER_ADDR:-127.0.0.1}"
   --master-port "${MASTER_PORT:-29500}"
   "$MEGATRON_PATH/pretrain_gpt.py"

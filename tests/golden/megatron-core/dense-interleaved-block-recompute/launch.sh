@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan 3ea030e8a6886e9e4cf4ee10e91d5d3a2afd73d8b12b4c46f015a3da406afd95
+# Plan 53ac00e9df11467ec0a72b6b9024d30b7a50b9a03f54dab557c191dbf85f4625
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
-#   world size               1024 = 128 nodes x 8
+#   world size               1024 on 128 nodes
 #   data parallel size       16
-#   expert data parallel     128
 #   micro-batches a replica  96
 #   global batch             1536 sequences of 2048 tokens
 #   padded vocabulary        51200 (of 51200)
@@ -34,8 +33,6 @@ USAGE
 
 refuse() { echo "launch.sh: $1" >&2; exit 64; }
 
-NNODES=128
-NPROC_PER_NODE=8
 MOCK_DATA=0 SRUN=0 DRY_RUN=0 ARGUMENTS=("$@")
 while (($#)); do
   case "$1" in
@@ -51,6 +48,8 @@ done
 
 # Nodes in launch order; the ranks of a node follow each other.
 #   node rank 0-127: group a100, node 0-127 (ranks 0-1023)
+NNODES=128
+PROCESSES=(8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8 8)  # a node rank
 MIXED_GROUPS=0
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -174,11 +173,13 @@ if ((NNODES > 1)); then
   [[ -n "${NODE_RANK:-}" ]] || refuse "set NODE_RANK (0 to $((NNODES - 1)), in the launch order above)"
   [[ -n "${MASTER_ADDR:-}" ]] || refuse "set MASTER_ADDR (the host of node rank 0)"
 fi
+NODE_RANK="${NODE_RANK:-0}"
+if [[ -n "${DEVICES+set}" ]]; then export CUDA_VISIBLE_DEVICES="${DEVICES[$NODE_RANK]}"; fi
 COMMAND=(
   torchrun
   --nnodes "$NNODES"
-  --nproc-per-node "$NPROC_PER_NODE"
-  --node-rank "${NODE_RANK:-0}"
+  --nproc-per-node "${PROCESSES[$NODE_RANK]}"
+  --node-rank "$NODE_RANK"
   --master-addr "${MASTER_ADDR:-127.0.0.1}"
   --master-port "${MASTER_PORT:-29500}"
   "$MEGATRON_PATH/pretrain_gpt.py"

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan 3cb3f64f7c35b6579e31fe5e063aec848be8c48c88cec84193ed47f26a62688e
+# Plan 35f94e0f6a8aa58124bc6375d6fecee37cac27301f656ce4d6b56910a0956bf9
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
-#   world size               8 = 1 nodes x 8
+#   world size               8 on 1 nodes
 #   data parallel size       4
-#   expert data parallel     8
 #   micro-batches a replica  32
 #   global batch             128 sequences of 8192 tokens
 #   padded vocabulary        128256 (of 128256)
@@ -34,8 +33,6 @@ USAGE
 
 refuse() { echo "launch.sh: $1" >&2; exit 64; }
 
-NNODES=1
-NPROC_PER_NODE=8
 MOCK_DATA=0 SRUN=0 DRY_RUN=0 ARGUMENTS=("$@")
 while (($#)); do
   case "$1" in
@@ -50,7 +47,9 @@ while (($#)); do
 done
 
 # Nodes in launch order; the ranks of a node follow each other.
-#   node rank 0-0: group a100, node 0-0 (ranks 0-7)
+#   node rank 0: group a100, node 0 (ranks 0-7)
+NNODES=1
+PROCESSES=(8)  # a node rank
 MIXED_GROUPS=0
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -176,11 +175,13 @@ if ((NNODES > 1)); then
   [[ -n "${NODE_RANK:-}" ]] || refuse "set NODE_RANK (0 to $((NNODES - 1)), in the launch order above)"
   [[ -n "${MASTER_ADDR:-}" ]] || refuse "set MASTER_ADDR (the host of node rank 0)"
 fi
+NODE_RANK="${NODE_RANK:-0}"
+if [[ -n "${DEVICES+set}" ]]; then export CUDA_VISIBLE_DEVICES="${DEVICES[$NODE_RANK]}"; fi
 COMMAND=(
   torchrun
   --nnodes "$NNODES"
-  --nproc-per-node "$NPROC_PER_NODE"
-  --node-rank "${NODE_RANK:-0}"
+  --nproc-per-node "${PROCESSES[$NODE_RANK]}"
+  --node-rank "$NODE_RANK"
   --master-addr "${MASTER_ADDR:-127.0.0.1}"
   --master-port "${MASTER_PORT:-29500}"
   "$MEGATRON_PATH/pretrain_gpt.py"

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan 6b830bbfc9068d76dd67883107bf811b8ff0a68a418d6af2339b9c748df94c55
+# Plan 3cd66ddee6ee2200bdc2cf26f34cc06c7507efa21cbd2f6dddf915e570cfc409
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
-#   world size               16 = 2 nodes x 8
+#   world size               16 on 2 nodes
 #   data parallel size       1
-#   expert data parallel     4
 #   micro-batches a replica  64
 #   global batch             64 sequences of 8192 tokens
 #   padded vocabulary        128512 (of 128256)
@@ -34,8 +33,6 @@ USAGE
 
 refuse() { echo "launch.sh: $1" >&2; exit 64; }
 
-NNODES=2
-NPROC_PER_NODE=8
 MOCK_DATA=0 SRUN=0 DRY_RUN=0 ARGUMENTS=("$@")
 while (($#)); do
   case "$1" in
@@ -51,6 +48,8 @@ done
 
 # Nodes in launch order; the ranks of a node follow each other.
 #   node rank 0-1: group a100, node 0-1 (ranks 0-15)
+NNODES=2
+PROCESSES=(8 8)  # a node rank
 MIXED_GROUPS=0
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -185,11 +184,13 @@ if ((NNODES > 1)); then
   [[ -n "${NODE_RANK:-}" ]] || refuse "set NODE_RANK (0 to $((NNODES - 1)), in the launch order above)"
   [[ -n "${MASTER_ADDR:-}" ]] || refuse "set MASTER_ADDR (the host of node rank 0)"
 fi
+NODE_RANK="${NODE_RANK:-0}"
+if [[ -n "${DEVICES+set}" ]]; then export CUDA_VISIBLE_DEVICES="${DEVICES[$NODE_RANK]}"; fi
 COMMAND=(
   torchrun
   --nnodes "$NNODES"
-  --nproc-per-node "$NPROC_PER_NODE"
-  --node-rank "${NODE_RANK:-0}"
+  --nproc-per-node "${PROCESSES[$NODE_RANK]}"
+  --node-rank "$NODE_RANK"
   --master-addr "${MASTER_ADDR:-127.0.0.1}"
   --master-port "${MASTER_PORT:-29500}"
   "$MEGATRON_PATH/pretrain_gpt.py"

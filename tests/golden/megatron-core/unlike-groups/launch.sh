@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan 505998d0a50fcc99cc930d92126ebf24ce4cb252254b5e14baf4e51bb86d7ed5
+# Plan c873d421703b294db4463078e8334e8e94bfa407a03cb59a30b747abd01db695
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
-#   world size               32 = 4 nodes x 8
+#   world size               32 on 4 nodes
 #   data parallel size       1
-#   expert data parallel     8
 #   micro-batches a replica  64
 #   global batch             64 sequences of 8192 tokens
 #   padded vocabulary        129024 (of 128256)
@@ -34,8 +33,6 @@ USAGE
 
 refuse() { echo "launch.sh: $1" >&2; exit 64; }
 
-NNODES=4
-NPROC_PER_NODE=8
 MOCK_DATA=0 SRUN=0 DRY_RUN=0 ARGUMENTS=("$@")
 while (($#)); do
   case "$1" in
@@ -52,6 +49,8 @@ done
 # Nodes in launch order; the ranks of a node follow each other.
 #   node rank 0-1: group h100, node 0-1 (ranks 0-15)
 #   node rank 2-3: group a100, node 0-1 (ranks 16-31)
+NNODES=4
+PROCESSES=(8 8 8 8)  # a node rank
 MIXED_GROUPS=1
 
 export CUDA_DEVICE_MAX_CONNECTIONS=1
@@ -172,11 +171,13 @@ if ((NNODES > 1)); then
   [[ -n "${NODE_RANK:-}" ]] || refuse "set NODE_RANK (0 to $((NNODES - 1)), in the launch order above)"
   [[ -n "${MASTER_ADDR:-}" ]] || refuse "set MASTER_ADDR (the host of node rank 0)"
 fi
+NODE_RANK="${NODE_RANK:-0}"
+if [[ -n "${DEVICES+set}" ]]; then export CUDA_VISIBLE_DEVICES="${DEVICES[$NODE_RANK]}"; fi
 COMMAND=(
   torchrun
   --nnodes "$NNODES"
-  --nproc-per-node "$NPROC_PER_NODE"
-  --node-rank "${NODE_RANK:-0}"
+  --nproc-per-node "${PROCESSES[$NODE_RANK]}"
+  --node-rank "$NODE_RANK"
   --master-addr "${MASTER_ADDR:-127.0.0.1}"
   --master-port "${MASTER_PORT:-29500}"
   "$MEGATRON_PATH/pretrain_gpt.py"
