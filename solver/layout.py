@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 
 class OmitDefault:
@@ -59,8 +61,7 @@ Range = tuple[Index, Annotated[Count, Field(ge=-1, le=MAX_LAYERS)]]
 class Record(BaseModel):
     """Immutable; unknown fields are refused; optional fields that are unset are left out of the document."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
-    open_ended: ClassVar[bool] = False
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
@@ -71,6 +72,16 @@ class Record(BaseModel):
                 context: dict[str, Any] = {"unknown": unknown, "known": sorted(cls.model_fields)}
                 raise PydanticCustomError("unknown_field", "unknown field", context)
         return data
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Leaving fields out changes nothing about those that are there: one schema for reading and writing."""
+        schema: dict[str, Any] = {**core_schema}
+        inner = schema.get("schema")
+        if schema["type"] != "model" and isinstance(inner, dict):
+            schema["schema"] = {name: value for name, value in inner.items() if name != "serialization"}
+        schema.pop("serialization", None)
+        return handler(cast(CoreSchema, schema))
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -188,3 +188,11 @@ def test_evaluations_and_progress_have_their_shape() -> None:
     progress = Progress(done=1, total=2, incumbent=None, bound=None, gap=None)
     assert progress.model_dump(mode="json") == {"done": 1, "total": 2, "incumbent": None, "bound": None, "gap": None}
     assert ProofStep(cell=("tp", 1), closed_by="bound", value=1.0).model_dump(mode="json")["cell"] == ["tp", 1]
+
+
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+def test_results_have_a_json_schema(mode: Any) -> None:
+    schema = Result.model_json_schema(mode=mode)
+    assert {"status", "certificate", "plan"} <= set(schema["properties"])
+    assert schema["required"] == ["status", "certificate", "stopped_by", "reproducible"]
+    assert schema["$defs"]["Part"]["additionalProperties"] is False
