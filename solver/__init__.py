@@ -5,7 +5,9 @@ Heavy parts (cost kernels, search) are loaded on first use, so that a process wh
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from solver.catalog import devices, models, profiles
@@ -87,7 +89,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'solver' has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+class _Package(ModuleType):
+    """Entry points share their names with the modules that define them; the package keeps the functions, `sys.modules` the modules."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _LAZY and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module 'solver' has no attribute {name!r}")
+        return getattr(import_module(_LAZY[name]), name)
+
+
+sys.modules[__name__].__class__ = _Package
