@@ -159,7 +159,9 @@ class Evaluator:
         if shape.mtp_layers:
             counts[-1] = shape.mtp_layers
         for kind, count in zip(shape.kinds, counts, strict=True):
-            flops += count * (tokens * projection_flops_per_token(kind, shape.model.hidden_size) + squares * attention_flops_per_work(kind))
+            flops += count * (
+                tokens * projection_flops_per_token(kind, shape.model.hidden_size) + squares * attention_flops_per_work(kind)
+            )
         return 3.0 * flops * self._batch_ratio(assembled)
 
     def _peak_flops_per_s(self, devices: list[int]) -> float:
@@ -259,7 +261,7 @@ def _memory_entry(assembled: Assembled, stage: int, group: str, chain: int) -> M
         limit=float(limits[col.LIMIT_BYTES]),
         capacity=float(limits[col.CAPACITY_BYTES]),
         host=host if host > 0.0 else None,
-        verdict=verdict,  # type: ignore[arg-type]
+        verdict=verdict,
     )
 
 

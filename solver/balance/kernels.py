@@ -33,8 +33,8 @@ def deal(
 ) -> None:
     """Deal micro-batches, longest first, to the replica that would finish it first and still has room.
 
-    `count`, `micro_batches`, `base_s`, `slope_s`: [chains] replicas, their capacity, and seconds of a micro-batch on the slowest stage;
-    `dealt`: [replicas, largest micro_batches], replicas in chain order.
+    `count`, `micro_batches`, `base_s`, `slope_s`: [chains] replicas, their capacity, and seconds of a micro-batch on the slowest
+    stage; `dealt`: [replicas, largest micro_batches], replicas in chain order.
     """
     replicas = 0
     for chain in range(count.shape[0]):

@@ -1,8 +1,8 @@
 """Sequence lengths compiled to a fixed scenario set (DESIGN 5).
 
-A scenario is one global batch: documents drawn independently by PCG64(seed) through our own inverse distribution function, laid out in
-`rows` rows of `row_tokens`. The *attention work* of a row is `sum(s^2 + 400 s)` over its documents: the score area plus the ramp of the
-flash kernel (`solver.cost.compute.ATTENTION_RAMP_TOKENS`); padded rows and unfused kernels compute the whole row.
+A scenario is one global batch: documents drawn independently by PCG64(seed) through our own inverse distribution function, laid
+out in `rows` rows of `row_tokens`. The *attention work* of a row is `sum(s^2 + 400 s)` over its documents: the score area plus
+the ramp of the flash kernel (`solver.cost.compute.ATTENTION_RAMP_TOKENS`); padded rows and unfused kernels compute the whole row.
 """
 
 from __future__ import annotations
@@ -114,17 +114,24 @@ def quantile(lengths: SequenceLengths, probability: np.ndarray) -> np.ndarray:
         pairs = sorted((int(length), int(number)) for length, number in lengths.counts)
         values = np.array([length for length, _ in pairs], dtype=np.int64)
         cumulative = np.cumsum(np.array([number for _, number in pairs], dtype=np.float64))
-        return values[np.searchsorted(cumulative / cumulative[-1], probability, side="right").clip(0, len(values) - 1)]
+        return _inverse(values, cumulative, probability)
     if lengths.histogram is not None:
         upper = np.array(lengths.histogram.edges[1:], dtype=np.int64)
         cumulative = np.cumsum(np.array(lengths.histogram.counts, dtype=np.float64))
-        return upper[np.searchsorted(cumulative / cumulative[-1], probability, side="right").clip(0, len(upper) - 1)]
+        return _inverse(upper, cumulative, probability)
     shape = lengths.lognormal
     assert shape is not None
     normal = NormalDist()
     scores = np.array([normal.inv_cdf(min(max(float(value), 1e-12), 1.0 - 1e-12)) for value in probability])
     drawn = np.ceil(shape.median * np.exp(shape.sigma * scores))
     return np.clip(drawn, 1, shape.max).astype(np.int64)
+
+
+def _inverse(values: np.ndarray, cumulative: np.ndarray, probability: np.ndarray) -> np.ndarray:
+    """The value at each probability, from the running sum of the values' weights."""
+    position = np.searchsorted(cumulative / cumulative[-1], probability, side="right").clip(0, len(values) - 1)
+    found: np.ndarray = values[position]
+    return found
 
 
 def _packed_batch(

@@ -58,11 +58,27 @@ def skeleton_batch(
         point_at = np.empty((chains, stages), dtype=np.int64)
         mesh_at = np.empty((chains, stages), dtype=np.int64)
         placement = placements[placement_of[index]]
-        place(points, placement, stages, chains, slot_point_of[index], slot_mesh_of[index], cross_mesh_of[index], point_at, mesh_at)
+        place(
+            points, placement, stages, chains, slot_point_of[index], slot_mesh_of[index], cross_mesh_of[index], point_at, mesh_at
+        )
         forward = np.empty((chains, span, 2))
         backward = np.empty((chains, span, 2))
         operation_seconds(
-            kinds, points, meshes, scalars, peers, layer_kind, bounds, stages, vpp, point_at, mesh_at, 0, options, forward, backward
+            kinds,
+            points,
+            meshes,
+            scalars,
+            peers,
+            layer_kind,
+            bounds,
+            stages,
+            vpp,
+            point_at,
+            mesh_at,
+            0,
+            options,
+            forward,
+            backward,
         )
         mbs = mbs_of[index]
         count = count_of[index, :chains]
@@ -101,8 +117,9 @@ def open_share_bound(
 
     With tau_c = seconds of a mean micro-batch on chain c's slowest stage, weights count_c / tau_c give
     T >= (sum over micro-batches of (b_c + s_c q) / tau_c + sum count_c alpha_c / tau_c) / sum(count_c / tau_c), and
-    (b_c + s_c q) / tau_c = 1 + r_c (q - mean) with r_c = s_c / tau_c. A longer one costs at least the smaller r, a shorter one saves at
-    most the larger: the sum is at least M - (larger - smaller) / 2 x sum |q - mean| + (larger + smaller) / 2 x sum (q - mean) [P].
+    (b_c + s_c q) / tau_c = 1 + r_c (q - mean) with r_c = s_c / tau_c. A longer one costs at least the smaller r, a shorter one
+    saves at most the larger: the sum is at least
+    M - (larger - smaller) / 2 x sum |q - mean| + (larger + smaller) / 2 x sum (q - mean) [P].
     """
     mean = scalars[MEAN_WORK] * mbs
     least = scalars[LEAST_WORK] * mbs
@@ -122,12 +139,12 @@ def open_share_bound(
     for scenario in range(deviation.shape[0]):
         equivalent = micro_batches - 0.5 * (steep - flat) * deviation[scenario] + 0.5 * (steep + flat) * excess[scenario]
         total += (equivalent + fixed) / weight
-    return total / deviation.shape[0] + scalars[STEP_OVERHEAD]
+    return float(total / deviation.shape[0] + scalars[STEP_OVERHEAD])
 
 
 @compiled
 def work_deviation(row_work: np.ndarray, rows: int, scalars: np.ndarray, deviation: np.ndarray, excess: np.ndarray) -> None:
-    """Write, per scenario, the sum of |work - mean| and of (work - mean) over the rows; the worst case when rows are repeated or left out."""
+    """Write, per scenario, sums of |work - mean| and (work - mean) over the rows; the worst case if not all are taken once."""
     for scenario in range(row_work.shape[0]):
         deviation[scenario] = 0.0
         excess[scenario] = 0.0

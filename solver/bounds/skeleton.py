@@ -1,4 +1,4 @@
-"""Bounds of skeletons, vectorised: closed cells by the window bound, open shares by weighted windows, open layer splits by a fluid cut."""
+"""Bounds of skeletons: closed cells by the window bound, open shares by weighted windows, open layer splits by a fluid cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solver.cost.table import CostModel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SkeletonBounds:
-    """Which cells are open: `shares_open` between two chains, `first_stages` > 0 where the layer split between two groups is open."""
+    """Which cells are open: `shares_open` between two chains; `first_stages` > 0 where the layers are not cut between groups."""
 
     shares_open: np.ndarray
     first_stages: np.ndarray
@@ -68,11 +68,11 @@ def _window(model: CostModel, tables: Tables, candidates: Candidates, open_parts
 def _fluid(model: CostModel, tables: Tables, candidates: Candidates, open_parts: SkeletonBounds, mask: np.ndarray) -> np.ndarray:
     """Layers as a fluid between the two groups of a pipeline.
 
-    With p_1, p_2 stages and layer times t_1, t_2 (forward + backward at the mean work) the slowest stage tau obeys, for any lambda > 0,
-    tau (lambda p_1 + p_2) >= sum over layers of min(lambda t_1, t_2) + lambda x embedding_1 + head_2, and the step is at least m tau [P].
-    lambda = (all layers on 2) / (all layers on 1).
+    With p_1, p_2 stages and layer times t_1, t_2 (forward + backward at the mean work) the slowest stage tau obeys, for any
+    lambda > 0, tau (lambda p_1 + p_2) >= sum over layers of min(lambda t_1, t_2) + lambda x embedding_1 + head_2, and the step is
+    at least m tau [P]. lambda = (all layers on 2) / (all layers on 1).
     """
-    counts = np.array([(model.architecture.kind_of_layer == kind).sum() for kind in range(len(model.architecture.kinds))], dtype=np.float64)
+    counts = np.bincount(model.architecture.kind_of_layer, minlength=len(model.architecture.kinds)).astype(np.float64)
     if model.architecture.mtp_layers:
         counts[-1] = 0.0
     work = model.scalars[col.MEAN_WORK] * candidates.mbs

@@ -1,7 +1,7 @@
 """Layer kinds of a transformer, in the order of its layers.
 
-A model is a sequence of layers of few *kinds* (dense, mixture of experts, multi-token prediction). Costs are tabulated per kind; a
-stage's cost follows from how many layers of each kind it holds.
+A model is a sequence of layers of few *kinds* (dense, mixture of experts, multi-token prediction). Costs are tabulated per kind;
+a stage's cost follows from how many layers of each kind it holds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A batch of candidate layouts as arrays, and its price by one compiled call.
 
-Candidates name rows of shared tables: points (shards on one group), meshes (gradient groups), splits (layers per virtual stage) and
-placements (which slot, i.e. which group's point, each stage of each chain uses).
+Candidates name rows of shared tables: points (shards on one group), meshes (gradient groups), splits (layers per virtual stage)
+and placements (which slot, i.e. which group's point, each stage of each chain uses).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """Per candidate: memory verdict (-1 closed by its bound, 0 no, 1 fits, 2 safe), admissible bound and price in seconds, least free
-    bytes below the limit, whether host memory (not the device) is what does not fit."""
+    """Per candidate: memory verdict (-1 closed by its bound, 0 no, 1 fits, 2 safe), admissible bound and price in seconds, least
+    free bytes below the limit, whether host memory (not the device) is what does not fit."""
 
     verdict: np.ndarray
     bound_s: np.ndarray
@@ -80,7 +80,13 @@ class Prices:
 
 
 def price(
-    model: CostModel, tables: Tables, candidates: Candidates, *, exact: bool, same_count: bool, at_most_s: np.ndarray | None = None
+    model: CostModel,
+    tables: Tables,
+    candidates: Candidates,
+    *,
+    exact: bool,
+    same_count: bool,
+    at_most_s: np.ndarray | None = None,
 ) -> Prices:
     """Price a batch. `exact` runs the schedule for every candidate that fits and whose bound is below `at_most_s`."""
     size = len(candidates)

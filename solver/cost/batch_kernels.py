@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POINT_GROUP
-from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT, choose_recompute
+from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT
 from solver.cost.price_kernels import step_bound, step_seconds
+from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.time_kernels import operation_seconds, step_ends
 from solver.schedules.kernels import compiled
 
@@ -100,7 +101,7 @@ def price_batch(
 ) -> None:
     """Fill the outputs for every candidate.
 
-    A candidate whose bound with the cheaper recompute everywhere already reaches `at_most_s` is PRUNED: its memory is not looked at.
+    A candidate whose bound with the cheaper recompute everywhere already reaches `at_most_s` is PRUNED: its memory stays unseen.
     """
     demand = SAFE if scalars[DEMAND_SAFE] > 0.0 else FITS
     options = np.zeros(layer_kind.shape[0], dtype=np.int64)
@@ -116,7 +117,9 @@ def price_batch(
         point_at = np.empty((chains, stages), dtype=np.int64)
         mesh_at = np.empty((chains, stages), dtype=np.int64)
         placement = placements[placement_of[index]]
-        place(points, placement, stages, chains, slot_point_of[index], slot_mesh_of[index], cross_mesh_of[index], point_at, mesh_at)
+        place(
+            points, placement, stages, chains, slot_point_of[index], slot_mesh_of[index], cross_mesh_of[index], point_at, mesh_at
+        )
         memory = np.zeros((chains, stages, MEMORY_COLUMNS))
         count = count_of[index, :chains]
         micro = micro_of[index, :chains]
@@ -137,7 +140,21 @@ def price_batch(
         chosen = False
         while True:
             operation_seconds(
-                kinds, points, meshes, scalars, peers, layer_kind, bounds, stages, vpp, point_at, mesh_at, zero, options, forward, backward
+                kinds,
+                points,
+                meshes,
+                scalars,
+                peers,
+                layer_kind,
+                bounds,
+                stages,
+                vpp,
+                point_at,
+                mesh_at,
+                zero,
+                options,
+                forward,
+                backward,
             )
             step_ends(
                 kinds,

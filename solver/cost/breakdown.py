@@ -1,4 +1,4 @@
-"""Where the step goes, for the rank that ends last: computing, communication by axis, bubble, imbalance, optimizer (DESIGN 3.7)."""
+"""Where the step goes, for the rank that ends last: computing, communication, bubble, imbalance, optimizer (DESIGN 3.7)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,14 @@ def _last_rank(assembled: Assembled, scenario: int) -> tuple[int, int, float, np
             if work.tobytes() not in seen:
                 seen.add(work.tobytes())
                 latest = replica_end(
-                    assembled.forward, assembled.backward, assembled.stages, assembled.vpp, chain, work, assembled.sync, assembled.update
+                    assembled.forward,
+                    assembled.backward,
+                    assembled.stages,
+                    assembled.vpp,
+                    chain,
+                    work,
+                    assembled.sync,
+                    assembled.update,
                 )
                 best = max(best, (float(latest), -chain, -replica))
             replica += 1

@@ -1,7 +1,7 @@
 """Seconds of single operators on one device, from their shapes. Arrays in, arrays out.
 
-GEMM form and constants: a rate with K half-depth and softened wave quantisation over tile shapes, joined with the bytes bound by a
-soft maximum (fit on published A100/H100/V100 microbenchmarks and runs; see the README's accuracy table).
+GEMM form and constants: a rate with K half-depth and softened wave quantisation over tile shapes, joined with the bytes bound by
+a soft maximum (fit on published A100/H100/V100 microbenchmarks and runs; see the README's accuracy table).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.problem import DeviceSpec
+from solver.units import Dtype
 
 TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.82), (64, 64, 0.66))
 """(rows, columns, rate relative to the largest tile)."""
@@ -22,7 +23,7 @@ ATTENTION_RAMP_TOKENS = 400.0
 class DeviceCosts:
     """Rates of one device at one precision."""
 
-    def __init__(self, device: DeviceSpec, precision: str, kernel_overhead_s: float) -> None:
+    def __init__(self, device: DeviceSpec, precision: Dtype, kernel_overhead_s: float) -> None:
         rates = device.rates
         peak = device.peak_flops_per_s
         self.peak_flops_per_s = peak[precision]
@@ -35,7 +36,7 @@ class DeviceCosts:
         self.kernel_overhead_s = kernel_overhead_s
         self.element_bytes = 4.0 if precision == "fp32" else 2.0
 
-    def gemm_s(self, m: np.ndarray, n: np.ndarray, k: np.ndarray, batch: np.ndarray | float = 1.0) -> np.ndarray:
+    def gemm_s(self, m: np.ndarray, n: np.ndarray, k: np.ndarray | float, batch: np.ndarray | float = 1.0) -> np.ndarray:
         """Seconds of `batch` products of [m, k] x [k, n]."""
         m, n, k, batch = (np.maximum(np.asarray(value, dtype=np.float64), 1.0) for value in (m, n, k, batch))
         rate = np.zeros(np.broadcast(m, n, k, batch).shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def _chains(layout: Layout) -> tuple[Chain, ...]:
     stages = layout.stages
     edges = sorted({edge for stage in stages for edge in _part_edges(stage)})
     chains = []
-    for first, after in zip(edges[:-1], edges[1:], strict=True):
+    for first, after in pairwise(edges):
         parts = []
         micro_batches = set()
         for stage in stages:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.cost import columns as col
+from solver.cost.batch_kernels import taken_work
 from solver.cost.laid_out import LaidOut, lay_out
 from solver.cost.memory_kernels import MEMORY_COLUMNS, SAFE, stage_verdict
 from solver.cost.price_kernels import dealt_work, step_bound, step_seconds
-from solver.cost.batch_kernels import taken_work
 from solver.cost.table import CostModel, cost_model
 from solver.cost.time_kernels import operation_seconds, step_ends
 from solver.layout import Layout
@@ -72,8 +72,19 @@ class Assembled:
         per_scenario = np.empty(self.model.scenarios.count)
         laid_out, scenarios = self.laid_out, self.model.scenarios
         step_seconds(
-            self.forward, self.backward, self.stages, self.vpp, laid_out.count, laid_out.micro_batches, laid_out.layout.mbs,
-            scenarios.work, scenarios.equal_rows, self.sync, self.update, self.model.scalars, per_scenario,
+            self.forward,
+            self.backward,
+            self.stages,
+            self.vpp,
+            laid_out.count,
+            laid_out.micro_batches,
+            laid_out.layout.mbs,
+            scenarios.work,
+            scenarios.equal_rows,
+            self.sync,
+            self.update,
+            self.model.scalars,
+            per_scenario,
         )
         return per_scenario
 
@@ -85,8 +96,17 @@ class Assembled:
         total = np.array([taken_work(row, mbs, micro, scenarios.equal_rows) for row in scenarios.work])
         return float(
             step_bound(
-                self.forward, self.backward, self.stages, self.vpp, laid_out.count, laid_out.micro_batches, mbs, total,
-                self.sync, self.update, self.model.scalars,
+                self.forward,
+                self.backward,
+                self.stages,
+                self.vpp,
+                laid_out.count,
+                laid_out.micro_batches,
+                mbs,
+                total,
+                self.sync,
+                self.update,
+                self.model.scalars,
             )
         )
 
@@ -94,7 +114,13 @@ class Assembled:
         """float64[replicas, micro-batches] attention work, replicas in chain order."""
         laid_out = self.laid_out
         dealt: np.ndarray = dealt_work(
-            self.forward, self.backward, self.stages, self.vpp, laid_out.count, laid_out.micro_batches, laid_out.layout.mbs,
+            self.forward,
+            self.backward,
+            self.stages,
+            self.vpp,
+            laid_out.count,
+            laid_out.micro_batches,
+            laid_out.layout.mbs,
             self.model.scenarios.work[scenario],
         )
         return dealt
@@ -110,19 +136,56 @@ def assemble(model: CostModel, layout: Layout) -> Assembled:
     shared = (laid.kinds, laid.points, laid.meshes)
     for stage in range(stages):
         least = stage_verdict(
-            *shared, model.groups, model.scalars, shape, laid.bounds, stages, layout.vpp, laid.point_at, laid.point_at,
-            laid.micro_batches, laid.zero, laid.offload, laid.options, stage, memory,
+            *shared,
+            model.groups,
+            model.scalars,
+            shape,
+            laid.bounds,
+            stages,
+            layout.vpp,
+            laid.point_at,
+            laid.point_at,
+            laid.micro_batches,
+            laid.zero,
+            laid.offload,
+            laid.options,
+            stage,
+            memory,
         )
         verdict = min(verdict, int(least))
     forward, backward = np.zeros((chains, span, 2)), np.zeros((chains, span, 2))
     operation_seconds(
-        *shared, model.scalars, laid.peers, shape, laid.bounds, stages, layout.vpp, laid.point_at, laid.point_at, laid.zero,
-        laid.options, forward, backward,
+        *shared,
+        model.scalars,
+        laid.peers,
+        shape,
+        laid.bounds,
+        stages,
+        layout.vpp,
+        laid.point_at,
+        laid.point_at,
+        laid.zero,
+        laid.options,
+        forward,
+        backward,
     )
     sync, update = np.zeros((chains, stages, 2)), np.zeros((chains, stages))
     step_ends(
-        *shared, model.groups, model.scalars, shape, laid.bounds, stages, layout.vpp, laid.point_at, laid.point_at, laid.zero,
-        laid.offload, forward, backward, sync, update,
+        *shared,
+        model.groups,
+        model.scalars,
+        shape,
+        laid.bounds,
+        stages,
+        layout.vpp,
+        laid.point_at,
+        laid.point_at,
+        laid.zero,
+        laid.offload,
+        forward,
+        backward,
+        sync,
+        update,
     )
     return Assembled(
         model=model, laid_out=laid, memory=memory, verdict=verdict, forward=forward, backward=backward, sync=sync, update=update

@@ -1,8 +1,8 @@
-"""Compiled memory of the stages of one layout, and the recompute that makes them fit.
+"""Compiled memory of the stages of one layout.
 
-A layout is `chains` of equal replicas over `stages`; `point_at`, `mesh_at` ([chains, stages]) name the table rows of each stage. Layers
-sit on virtual stages by `bounds` ([stages * vpp + 1]); `options` ([layers]) is the recompute of each layer and is written by
-`choose_recompute`.
+A layout is `chains` of equal replicas over `stages`; `point_at`, `mesh_at` ([chains, stages]) name the table rows of each stage.
+Layers sit on virtual stages by `bounds` ([stages * vpp + 1]); `options` ([layers]) is the recompute of each layer (see
+`recompute_kernels`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from solver.cost.columns import (
     BUCKET_BYTES,
     COMMUNICATOR_BYTES,
     CONTEXT_BYTES,
-    DEMAND_SAFE,
     DENSE_PARAMETERS,
     DEVICES_PER_NODE,
     DYNAMIC_ERROR,
@@ -219,196 +218,6 @@ def layer_memory(
     out[0] = saved
     out[1] = widest
     return rebuilt
-
-
-@compiled
-def set_first_layers(
-    options: np.ndarray,
-    bounds: np.ndarray,
-    stage: int,
-    stages: int,
-    vpp: int,
-    count: int,
-    per_chunk: bool,
-    low: int,
-    high: int,
-) -> None:
-    """Recompute the first `count` layers of a stage (of each of its chunks if `per_chunk`) with `high`, the others with `low`."""
-    done = 0
-    for chunk in range(vpp):
-        virtual = chunk * stages + stage
-        if per_chunk:
-            done = 0
-        for layer in range(bounds[virtual], bounds[virtual + 1]):
-            options[layer] = high if done < count else low
-            done += 1
-
-
-@compiled
-def choose_recompute(
-    kinds: np.ndarray,
-    points: np.ndarray,
-    meshes: np.ndarray,
-    groups: np.ndarray,
-    scalars: np.ndarray,
-    layer_kind: np.ndarray,
-    bounds: np.ndarray,
-    stages: int,
-    vpp: int,
-    point_at: np.ndarray,
-    mesh_at: np.ndarray,
-    micro_batches: np.ndarray,
-    zero: int,
-    offload: float,
-    low: int,
-    high: int,
-    same_count: bool,
-    options: np.ndarray,
-    memory: np.ndarray,
-) -> int:
-    """Recompute the fewest layers that make every rank fit as demanded; the least verdict (UNFIT, FITS or SAFE).
-
-    Stage by stage: time of a stage rises with its count and stages do not share memory, so the least counts are optimal for
-    given `low` and `high` (the step is monotone in every operation's time). `same_count` forces one count on all virtual stages
-    (Megatron's `block`). `low == high` leaves nothing to choose.
-    """
-    common = 0
-    while True:
-        before = common
-        least = SAFE
-        for stage in range(stages):
-            longest = longest_count(bounds, stage, stages, vpp, same_count)
-            first = longest if low == high else min(common, longest)
-            count, verdict = least_count(
-                kinds,
-                points,
-                meshes,
-                groups,
-                scalars,
-                layer_kind,
-                bounds,
-                stages,
-                vpp,
-                point_at,
-                mesh_at,
-                micro_batches,
-                zero,
-                offload,
-                low,
-                high,
-                same_count,
-                options,
-                memory,
-                stage,
-                first,
-                longest,
-            )
-            if verdict == UNFIT:
-                return UNFIT
-            if same_count and low != high:
-                common = max(common, count)
-            least = min(least, verdict)
-        if common == before:
-            return least
-
-
-@compiled
-def longest_count(bounds: np.ndarray, stage: int, stages: int, vpp: int, same_count: bool) -> int:
-    """Layers of a stage, or of its longest chunk when counts are per chunk."""
-    longest = 0
-    for chunk in range(vpp):
-        width = bounds[chunk * stages + stage + 1] - bounds[chunk * stages + stage]
-        longest = max(longest, width) if same_count else longest + width
-    return longest
-
-
-@compiled
-def least_count(
-    kinds: np.ndarray,
-    points: np.ndarray,
-    meshes: np.ndarray,
-    groups: np.ndarray,
-    scalars: np.ndarray,
-    layer_kind: np.ndarray,
-    bounds: np.ndarray,
-    stages: int,
-    vpp: int,
-    point_at: np.ndarray,
-    mesh_at: np.ndarray,
-    micro_batches: np.ndarray,
-    zero: int,
-    offload: float,
-    low: int,
-    high: int,
-    same_count: bool,
-    options: np.ndarray,
-    memory: np.ndarray,
-    stage: int,
-    first: int,
-    longest: int,
-) -> tuple[int, int]:
-    """(count, verdict) of one stage: the least count in first ... longest that fits as demanded, `longest` when none does.
-
-    Above one layer the bytes fall with the count, so it is found by bisection; the step from none to one may raise them (working set).
-    """
-    demand = SAFE if scalars[DEMAND_SAFE] > 0.0 else FITS
-    below = first
-    above = longest
-    count = first
-    verdict = UNFIT
-    probes = 0
-    while True:
-        set_first_layers(options, bounds, stage, stages, vpp, count, same_count, low, high)
-        verdict = stage_verdict(
-            kinds,
-            points,
-            meshes,
-            groups,
-            scalars,
-            layer_kind,
-            bounds,
-            stages,
-            vpp,
-            point_at,
-            mesh_at,
-            micro_batches,
-            zero,
-            offload,
-            options,
-            stage,
-            memory,
-        )
-        probes += 1
-        if probes == 1:
-            if verdict >= demand or first >= longest or hopeless(points, groups, point_at, memory, stage):
-                return count, verdict
-            count = longest
-            continue
-        if probes == 2:
-            if verdict < demand:
-                return count, verdict
-        elif verdict >= demand:
-            above = count
-        else:
-            below = count
-        if above - below <= 1:
-            if count == above:
-                return count, verdict
-            count = above
-            continue
-        count = (below + above) // 2
-
-
-@compiled
-def hopeless(points: np.ndarray, groups: np.ndarray, point_at: np.ndarray, memory: np.ndarray, stage: int) -> bool:
-    """Whether states and host bytes alone are over a limit, whatever is recomputed."""
-    for chain in range(point_at.shape[0]):
-        group = int(points[point_at[chain, stage], POINT_GROUP])
-        entry = memory[chain, stage]
-        static = entry[WEIGHTS] + entry[GRADIENTS] + entry[OPTIMIZER] + entry[BUFFERS] + entry[CONTEXT]
-        if static > groups[group, LIMIT_BYTES] or entry[HOST] > groups[group, HOST_LIMIT_BYTES]:
-            return True
-    return False
 
 
 @compiled

@@ -1,8 +1,8 @@
 """Collective times over the real hierarchy of a group of nodes, as `latency + bytes x slope`.
 
-A process group of `size` ranks with rank `stride` has `g = min(size, span / stride)` members inside a domain of `span` devices and
-`size / g` domains. Each rank drives its own share of the tier's bandwidth, so the groups that run side by side share the network
-interfaces exactly (cost_models 1.6: never price a node-spanning group by one interface for the whole message).
+A process group of `size` ranks with rank `stride` has `g = min(size, span / stride)` members inside a domain of `span` devices
+and `size / g` domains. Each rank drives its own share of the tier's bandwidth, so the groups that run side by side share the
+network interfaces exactly (cost_models 1.6: never price a node-spanning group by one interface for the whole message).
 
 Ring times (cost_models 1.6): all-gather and reduce-scatter move `(n-1)/n x S` per rank, an all-reduce is both.
 """

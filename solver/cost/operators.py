@@ -1,7 +1,7 @@
 """Seconds and saved bytes of one layer kind at an array of points (tp, cp, ep, etp, mbs on one device kind).
 
-Forward and backward are `base + slope x attention work` (see `solver.balance.scenarios`). Formulas: cost_models 1.5-1.7 and the time
-prototype for time, the agreed tensor table (README, "Memory") for saved bytes. `T = mbs x row / cp` tokens of a rank.
+Forward and backward are `base + slope x attention work` (see `solver.balance.scenarios`). Formulas: cost_models 1.5-1.7 and the
+time prototype for time, the agreed tensor table (README, "Memory") for saved bytes. `T = mbs x row / cp` tokens of a rank.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from solver.cost import columns as col
 from solver.cost.architecture import LayerKind
 from solver.cost.compute import DeviceCosts, soft_maximum
 from solver.cost.network import Network
-from solver.problem import Attention, Mlp, Problem
+from solver.problem import Attention, MlaAttention, Mlp, MoeMlp, Problem
 
 NORM_BYTES = 4.0
 """bytes an element of a fused norm moves (read and write of 16-bit values)"""
@@ -48,7 +48,7 @@ class Points:
 
     @property
     def tokens(self) -> np.ndarray:
-        return self.mbs * self.row_tokens / self.cp
+        return np.asarray(self.mbs * self.row_tokens / self.cp)
 
     @property
     def sequence_divisor(self) -> np.ndarray:
@@ -73,7 +73,7 @@ class Pass:
 
     @property
     def exposed_s(self) -> np.ndarray:
-        return self.tensor_s + self.context_s + self.expert_s
+        return np.asarray(self.tensor_s + self.context_s + self.expert_s)
 
 
 class LayerCosts:
@@ -81,8 +81,9 @@ class LayerCosts:
 
     def __init__(self, problem: Problem, device: DeviceCosts, network: Network, points: Points, least_work: float) -> None:
         self.problem = problem
-        self.model = problem.model.transformer
-        assert self.model is not None, "the cost model works on normalised problems"
+        model = problem.model.transformer
+        assert model is not None, "the cost model works on normalised problems"
+        self.model = model
         self.hidden = float(self.model.hidden_size)
         self.workload = problem.workload
         self.kernels = problem.workload.kernels
@@ -223,7 +224,7 @@ class LayerCosts:
         out = (self.tokens, self.hidden * one, attention.heads * attention.v_head_dim / tp)
         return [*down, *self._latent_up(attention), out]
 
-    def _latent_up(self, attention: Attention) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _latent_up(self, attention: MlaAttention) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         one = np.ones(len(self.points))
         tp = self.points.tp
         query = attention.heads * (attention.qk_nope_head_dim + attention.qk_rope_head_dim) / tp
@@ -297,7 +298,7 @@ class LayerCosts:
     # --------------------------------------------------------------------------------------------------------- communication
     def _gather_s(self, tokens: np.ndarray) -> np.ndarray:
         latency, slope = self.network.gather(self.points.tp, np.ones(len(self.points)))
-        return latency + slope * tokens * self.hidden * self.element
+        return np.asarray(latency + slope * tokens * self.hidden * self.element)
 
     def _tensor_s(self, kind: LayerKind) -> np.ndarray:
         """All-gather + reduce-scatter (or the equal all-reduce) around attention and around the dense or shared MLP."""
@@ -327,7 +328,7 @@ class LayerCosts:
         ring = rounds * latency + directions * rounds * self.tokens * keys * self.element * slope
         exchange_latency, exchange_slope = self.network.all_to_all(points.cp, points.tp)
         exchange = 4.0 * exchange_latency + exchange_slope * self.tokens * (keys + queries) * self.element
-        return np.where(points.cp > 1, np.where(points.cp_kind == 0, ring, exchange), 0.0)
+        return np.asarray(np.where(points.cp > 1, np.where(points.cp_kind == 0, ring, exchange), 0.0))
 
     def _expert_s(self, mlp: Mlp | None) -> np.ndarray:
         if mlp is None or mlp.kind != "moe":
@@ -337,16 +338,16 @@ class LayerCosts:
         latency, slope = self.network.all_to_all(points.ep, points.etp)
         dispatch = 2.0 * (latency + slope * held)
         gather_latency, gather_slope = self.network.gather(points.etp, np.ones(len(points)))
-        return dispatch + 2.0 * (gather_latency + gather_slope * held * points.etp)
+        return np.asarray(dispatch + 2.0 * (gather_latency + gather_slope * held * points.etp))
 
     # -------------------------------------------------------------------------------------------------------------- helpers
     def kv_heads(self, attention: Attention) -> np.ndarray:
         """Key/value heads on a rank; more tensor ranks than heads replicate them. MLA expands to all heads."""
         if attention.kind == "mla":
             return np.asarray(attention.heads / self.points.tp)
-        return np.maximum(attention.kv_heads / self.points.tp, 1.0)
+        return np.asarray(np.maximum(attention.kv_heads / self.points.tp, 1.0))
 
-    def routed_rows(self, mlp: Mlp) -> np.ndarray:
+    def routed_rows(self, mlp: MoeMlp) -> np.ndarray:
         """Token copies that the fullest rank's experts receive from one rank's worth of tokens."""
         return np.asarray(self.imbalance * mlp.top_k * self.local_tokens)
 

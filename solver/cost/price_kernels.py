@@ -1,7 +1,8 @@
 """Compiled price of one layout: lower bound, exact step time, and a batch of layouts at once.
 
-The step of one scenario is the latest end over chains, replicas and stages of (last backward + exposed sync + optimizer), plus the step
-overhead; the price is the mean over scenarios (`solver.cost.ledger`). The bound is the window bound of search_prototype 3.
+The step of one scenario is the latest end over chains, replicas and stages of (last backward + exposed sync + optimizer), plus
+the step overhead; the price is the mean over scenarios (`solver.cost.ledger`). The bound is the window bound of
+search_prototype 3.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from solver.schedules.kernels import (
 
 @compiled
 def slowest_stage(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, work: float, least: float, chain: int, micro_batches: int,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    work: float,
+    least: float,
+    chain: int,
+    micro_batches: int,
     out: np.ndarray,
 ) -> None:
     """Write [alpha, base, slope]: the stage whose window is longest when every micro-batch has `work`.
 
-    alpha = least time before its first forward and after its last backward, with `least` work; a micro-batch costs base + slope x work.
+    alpha = least time before its first forward and after its last backward, with `least` work; one takes base + slope x work.
     """
     out[0] = 0.0
     out[1] = 0.0
@@ -46,18 +54,29 @@ def slowest_stage(
             out[0] = before
             out[1] = base
             out[2] = slope
-        before += forward[chain, stage, 0] + backward[chain, stage, 0] + (forward[chain, stage, 1] + backward[chain, stage, 1]) * least
+        before += (
+            forward[chain, stage, 0] + backward[chain, stage, 0] + (forward[chain, stage, 1] + backward[chain, stage, 1]) * least
+        )
 
 
 @compiled
 def step_bound(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, count: np.ndarray, micro_batches: np.ndarray, mbs: int,
-    total_work: np.ndarray, sync: np.ndarray, update: np.ndarray, scalars: np.ndarray,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    count: np.ndarray,
+    micro_batches: np.ndarray,
+    mbs: int,
+    total_work: np.ndarray,
+    sync: np.ndarray,
+    update: np.ndarray,
+    scalars: np.ndarray,
 ) -> float:
     """Seconds that no dealing of the scenarios' work can undercut.
 
-    Per chain c the window gives alpha_c + m_c b_c + s_c Q_c for a replica with work Q_c. Any weights that sum to 1 bound the maximum;
-    weights count_c / s_c turn the sum of Q_c into the total work, whatever the dealing [P].
+    Per chain c the window gives alpha_c + m_c b_c + s_c Q_c for a replica with work Q_c. Any weights that sum to 1 bound the
+    maximum; weights count_c / s_c turn the sum of Q_c into the total work, whatever the dealing [P].
     """
     chains = count.shape[0]
     scenarios = total_work.shape[0]
@@ -87,13 +106,24 @@ def step_bound(
         if weight > 0.0:
             bound = max(bound, (value + total_work[scenario]) / weight)
         total += bound
-    return total / scenarios + tail + scalars[STEP_OVERHEAD]
+    return float(total / scenarios + tail + scalars[STEP_OVERHEAD])
 
 
 @compiled
 def step_seconds(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, count: np.ndarray, micro_batches: np.ndarray, mbs: int,
-    row_work: np.ndarray, equal_rows: bool, sync: np.ndarray, update: np.ndarray, scalars: np.ndarray, per_scenario: np.ndarray,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    count: np.ndarray,
+    micro_batches: np.ndarray,
+    mbs: int,
+    row_work: np.ndarray,
+    equal_rows: bool,
+    sync: np.ndarray,
+    update: np.ndarray,
+    scalars: np.ndarray,
+    per_scenario: np.ndarray,
 ) -> float:
     """Exact price; writes the seconds of each scenario."""
     scenarios = row_work.shape[0]
@@ -118,12 +148,18 @@ def step_seconds(
                 replica += 1
         per_scenario[scenario] = latest + scalars[STEP_OVERHEAD]
         total += per_scenario[scenario]
-    return total / scenarios
+    return float(total / scenarios)
 
 
 @compiled
 def dealt_work(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, count: np.ndarray, micro_batches: np.ndarray, mbs: int,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    count: np.ndarray,
+    micro_batches: np.ndarray,
+    mbs: int,
     row_work: np.ndarray,
 ) -> np.ndarray:
     """float64[replicas, micro-batches]: one scenario's rows grouped and dealt longest first by the slowest stage's seconds."""
@@ -152,7 +188,14 @@ def dealt_work(
 
 @compiled
 def equal_ends(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, chain: int, micro_batches: int, work: float, ends: np.ndarray
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    chain: int,
+    micro_batches: int,
+    work: float,
+    ends: np.ndarray,
 ) -> None:
     """Ends of the stages' last backwards when every micro-batch has `work`."""
     span = stages * vpp
@@ -169,7 +212,14 @@ def equal_ends(
 
 @compiled
 def replica_end(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, chain: int, work: np.ndarray, sync: np.ndarray, update: np.ndarray
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    chain: int,
+    work: np.ndarray,
+    sync: np.ndarray,
+    update: np.ndarray,
 ) -> float:
     """Latest end over the stages of one replica with the given work per micro-batch."""
     span = stages * vpp

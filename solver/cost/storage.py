@@ -1,7 +1,7 @@
 """Parameters and saved bytes of one layer kind on one rank, at an array of points.
 
-Three parameter buckets (cost_models 1.1, A12): tensor-sharded, replicated, routed experts. Saved bytes per tensor follow the traced table
-of the memory prototype 1.1; recompute options drop the tensors their modules rebuild.
+Three parameter buckets (cost_models 1.1, A12): tensor-sharded, replicated, routed experts. Saved bytes per tensor follow the
+traced table of the memory prototype 1.1; recompute options drop the tensors their modules rebuild.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 from solver.cost import columns as col
 from solver.cost.architecture import LayerKind
 from solver.cost.operators import LayerCosts, selective_modules
-from solver.problem import Attention, Mlp
+from solver.problem import Attention, Mlp, SoftmaxAttention
 
 EAGER_RMS_NORM_EXTRA_BYTES = 6.0
 """fp32 copies an eager RMSNorm keeps per element of its input"""
@@ -55,6 +55,7 @@ def attention_parameters(costs: LayerCosts, attention: Attention | None) -> np.n
         if rank:
             replicated += hidden * rank + rank
         return np.asarray(sharded / tp + replicated)
+    assert isinstance(attention, SoftmaxAttention), "linear attention is refused before it is priced"
     query = attention.heads * attention.head_dim / tp
     keys = 2.0 * costs.kv_heads(attention) * attention.head_dim
     weights = hidden * (2.0 * query + keys)
@@ -111,7 +112,7 @@ def _norm_bytes(costs: LayerCosts) -> np.ndarray:
         per_token += 2.0 * EAGER_RMS_NORM_EXTRA_BYTES * costs.hidden
     if costs.dropout:
         per_token += 2.0 * MASK_BYTES * costs.hidden
-    return per_token * costs.local_tokens
+    return np.asarray(per_token * costs.local_tokens)
 
 
 def _attention_bytes(costs: LayerCosts, attention: Attention | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,6 +135,7 @@ def _attention_bytes(costs: LayerCosts, attention: Attention | None) -> tuple[np
         expanded = element * tokens * heads * (2.0 * query_key + attention.v_head_dim)
         out = element * tokens * heads * attention.v_head_dim
         return latent + expanded + out, scores, expanded
+    assert isinstance(attention, SoftmaxAttention), "linear attention is refused before it is priced"
     query = heads * attention.head_dim
     keys = costs.kv_heads(attention) * attention.head_dim
     kept = element * tokens * (2.0 * query + 2.0 * keys)

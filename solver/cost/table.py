@@ -91,13 +91,13 @@ class CostModel:
         loss = costs.kernels.loss
         per_logit = costs.settings["loss_bytes_per_logit"]
         heads = 1.0 + self.architecture.mtp_layers
-        logits = heads * costs.tokens * vocabulary
+        logits: np.ndarray = heads * costs.tokens * vocabulary
         if loss == "fused":
             return logits * FUSED_BYTES_PER_LOGIT
         if loss == "chunked":
             return logits * per_logit / LOSS_CHUNKS
         if loss == "gathered":
-            return logits * costs.points.tp * GATHERED_BYTES_PER_LOGIT
+            return np.asarray(logits * costs.points.tp * GATHERED_BYTES_PER_LOGIT)
         return logits * per_logit
 
     def _fill_ends(self, costs: LayerCosts, vocabulary: np.ndarray, table: np.ndarray) -> None:
@@ -138,7 +138,8 @@ class CostModel:
     def cross_mesh(self, parts: tuple[tuple[int, int], ...], tp: int, cp: int, ep: int, etp: int) -> np.ndarray:
         """One mesh row for a stage whose equal meshes sit on several groups: `parts` are (group, dp).
 
-        Gather inside each group, then exchange over the links: the second step moves `(K-1)/K` of what a rank of the smallest part holds.
+        Gather inside each group, then exchange over the links: the second step moves `(K-1)/K` of what a rank of the smallest
+        part holds.
         """
         row = np.zeros(col.MESH_COLUMNS)
         for group, dp in parts:

@@ -62,7 +62,7 @@ from solver.schedules.kernels import compiled
 
 @compiled
 def hidden_by(comm_s: float, compute_s: float, overlap: float, slowdown: float) -> float:
-    """Seconds that overlapped communication adds to computing (time prototype 1.2, FSDP): contention, what sticks out, what is not hidden."""
+    """Seconds that overlapped communication adds to computing (time prototype 1.2, FSDP): contention and what stays exposed."""
     least = min(comm_s, compute_s)
     return max(compute_s + slowdown * least, comm_s) + (1.0 - overlap) * least - compute_s
 
@@ -105,7 +105,7 @@ def table_shard_seconds(points: np.ndarray, meshes: np.ndarray, scalars: np.ndar
     if zero < 3 or meshes[mesh, SHARD_RANKS] <= 1.0:
         return 0.0
     moved = points[point, TABLE_PARAMETERS] * scalars[WEIGHT_STATE]
-    return (meshes[mesh, SHARD_LATENCY] + meshes[mesh, SHARD_SLOPE] * moved) * (1.0 - scalars[SHARD_OVERLAP])
+    return float((meshes[mesh, SHARD_LATENCY] + meshes[mesh, SHARD_SLOPE] * moved) * (1.0 - scalars[SHARD_OVERLAP]))
 
 
 @compiled
@@ -138,7 +138,7 @@ def peer_seconds(
         else:
             seconds = peers[own, group, 0] + peers[own, group, 1] * max(moved, points[other, BOUNDARY_BYTES])
         slowest = max(slowest, seconds)
-    return scalars[PEER_EXPOSED] * slowest
+    return float(scalars[PEER_EXPOSED] * slowest)
 
 
 @compiled
@@ -237,7 +237,7 @@ def step_ends(
     sync: np.ndarray,
     update: np.ndarray,
 ) -> None:
-    """Write exposed gradient and parameter synchronisation and optimizer seconds: `sync` [chains, stages, 2 = exposed, hidden], `update`."""
+    """Write seconds of gradient and parameter traffic, `sync` [chains, stages, exposed | hidden], and of the update, `update`."""
     parameters = np.empty(4)
     for chain in range(point_at.shape[0]):
         for stage in range(stages):
@@ -327,4 +327,4 @@ def update_seconds(
         crossing = moved / (groups[group, PCIE_BYTES_PER_S] * scalars[OFFLOAD_EFFICIENCY])
         updating = held * offload * (2.0 * scalars[OPTIMIZER_STATE] + 4.0) / scalars[HOST_UPDATE_BYTES_PER_S]
         seconds += (crossing + updating) * (1.0 - scalars[OFFLOAD_OVERLAP])
-    return seconds
+    return float(seconds)

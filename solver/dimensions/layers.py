@@ -1,6 +1,7 @@
 """Cutting the layers of a model over (virtual) stages.
 
-A cut is `bounds` (int[stages * vpp + 1]): virtual stage k holds layers bounds[k] ... bounds[k + 1] - 1 and sits on stage k % stages.
+A cut is `bounds` (int[stages * vpp + 1]): virtual stage k holds layers bounds[k] ... bounds[k + 1] - 1 and sits on stage
+k % stages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Groups in rank order, and the meshes over the ranks of one part.
 
-Devices of a group are in order of node and local index. Axes are innermost first: tp, cp, dp, pp (DESIGN 3.7); experts etp, ep, edp
-over the same ranks.
+Devices of a group are in order of node and local index. Axes are innermost first: tp, cp, dp, pp (DESIGN 3.7); experts etp,
+ep, edp over the same ranks.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def build_layout(shape: LayoutShape) -> Layout:
         schedule=Schedule(kind="interleaved" if shape.vpp > 1 else "1f1b"),
         mbs=shape.mbs,
         vpp=shape.vpp,
-        sequence_policy=shape.sequence_policy,  # type: ignore[arg-type]
+        sequence_policy=shape.sequence_policy,
         gradient_sync=GradientSync(kind="all_reduce" if shape.zero == 0 else "reduce_scatter", overlap=shape.overlap),
         idle_devices=_idle(shape),
     )
@@ -94,9 +94,7 @@ def _launch_ranks(shape: LayoutShape) -> list[list[int]]:
 
 def _stage(shape: LayoutShape, index: int, first_ranks: list[int]) -> Stage:
     stages = len(shape.parts)
-    chunks = tuple(
-        (int(shape.bounds[k]), int(shape.bounds[k + 1]) - 1) for k in range(index, stages * shape.vpp, stages)
-    )
+    chunks = tuple((int(shape.bounds[k]), int(shape.bounds[k + 1]) - 1) for k in range(index, stages * shape.vpp, stages))
     layers = [layer for first, last in chunks for layer in range(first, last + 1)]
     common = _commonest([shape.recompute[layer] for layer in layers])
     holds = (["embedding"] if index == 0 else []) + (["head"] if index == stages - 1 else [])
@@ -106,7 +104,7 @@ def _stage(shape: LayoutShape, index: int, first_ranks: list[int]) -> Stage:
     rows = sum(part.dp * part.micro_batches for part in entries)
     return Stage(
         chunks=chunks,
-        holds=tuple(holds),  # type: ignore[arg-type]
+        holds=tuple(holds),
         parts=tuple(_part(shape, part, rows, first) for part, first in zip(entries, first_ranks, strict=True)),
         strategy=_strategy(shape, entries, common),
         overrides=_overrides(shape, layers, common),
@@ -141,7 +139,7 @@ def _strategy(shape: LayoutShape, parts: tuple[PartShape, ...], recompute: Recom
         reshard_after_forward=True if shape.zero >= 3 else None,
         recompute=recompute,
         offload=Offload(optimizer=shape.offload_optimizer),
-        context_parallel=ContextParallel(kind=shape.cp_kind) if parts[0].cp > 1 else None,  # type: ignore[arg-type]
+        context_parallel=ContextParallel(kind=shape.cp_kind) if parts[0].cp > 1 else None,
     )
 
 
@@ -170,7 +168,12 @@ def _idle(shape: LayoutShape) -> tuple[DeviceRange, ...]:
     """Devices that no part uses."""
     idle: list[DeviceRange] = []
     for position, (name, size) in enumerate(zip(shape.ranks.groups, shape.ranks.sizes, strict=True)):
-        used = [(part.first_device, part.first_device + part.size) for parts in shape.parts for part in parts if part.group == position]
+        used = [
+            (part.first_device, part.first_device + part.size)
+            for parts in shape.parts
+            for part in parts
+            if part.group == position
+        ]
         free = 0
         for first, after in [*sorted(used), (size, size)]:
             if first > free:

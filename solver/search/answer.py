@@ -49,8 +49,8 @@ def search(
 ) -> Outcome:
     """Best plan of a problem with its certificate; raises InvalidProblem for what is refused or too large.
 
-    `problem` may be as parsed: pointers of relaxations then follow the user's order of groups. `should_stop` is asked between blocks of
-    cells; `on_progress` gets closed and all cells, incumbent, bound and gap.
+    `problem` may be as parsed: pointers of relaxations then follow the user's order of groups. `should_stop` is asked between
+    blocks of cells; `on_progress` gets closed and all cells, incumbent, bound and gap.
     """
     stop = should_stop or (lambda: False)
     session = open_session(normalise(problem))
@@ -79,7 +79,7 @@ def _with_plan(session: Session, state: SearchState) -> Outcome:
         pareto=_pareto(session, state, plans),
         certificate=certificate,
         explanation=explain(plan, runner_up),
-        stopped_by="proof" if proven else state.stopped_by,  # type: ignore[arg-type]
+        stopped_by="proof" if proven else state.stopped_by,
         reproducible=state.stopped_by != "time",
     )
     return Outcome(result=result, plans=plans, problems=dict.fromkeys(plans, session.problem))
@@ -91,7 +91,7 @@ def _without_plan(problem: Problem, session: Session, state: SearchState, stop: 
         result = Result(
             status="unknown",
             certificate=certificate,
-            stopped_by=state.stopped_by,  # type: ignore[arg-type]
+            stopped_by=state.stopped_by,
             reproducible=state.stopped_by != "time",
         )
         return Outcome(result=result, plans={}, problems={})

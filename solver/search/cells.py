@@ -1,8 +1,8 @@
-"""Cells of the search space as arrays: a skeleton of degrees, with the layouts that differ in states, recompute and offload inside.
+"""Cells of the search space as arrays: a skeleton of degrees; the layouts inside differ in states, recompute and offload.
 
-Families: `uniform` (one group, or classical words over two groups in rank order), `replicas` (equal meshes on two groups with unequal
-shares), `stages` (first stages on one group, the rest on another, layers follow speed). A coarse `replicas` or `stages` cell still leaves
-its shares or its layer split open (`level` 0) and is split before it is evaluated.
+Families: `uniform` (one group, or classical words over two groups in rank order), `replicas` (equal meshes on two groups with
+unequal shares), `stages` (first stages on one group, the rest on another, layers follow speed). A coarse `replicas` or `stages`
+cell still leaves its shares or its layer split open (`level` 0) and is split before it is evaluated.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ PAIRED = frozenset({"group", "tp", "cp", "ep", "etp", "dp", "micro", "first_coun
 
 def no_cells() -> Cells:
     """An empty set."""
-    return make_cells(0, **{field.name: np.zeros((0, 2) if field.name in PAIRED else 0, dtype=np.int64) for field in fields(Cells)})
+    return make_cells(
+        0, **{field.name: np.zeros((0, 2) if field.name in PAIRED else 0, dtype=np.int64) for field in fields(Cells)}
+    )
 
 
 def make_cells(size: int, **columns: np.ndarray | int | float) -> Cells:

@@ -30,7 +30,7 @@ EXHAUST_CELLS = 1500
 CLOSE = 1.0 - 1e-9
 """relative slack for rounding when a bound closes a cell"""
 POOL = 512
-TOKENS_PER_HOUR_UNIT = 3600.0
+SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +151,7 @@ class Driver:
     def weight(self, cells: Cells) -> np.ndarray:
         """Objective = seconds x weight: 1 for the step time, the price of the devices in use per second for cost."""
         if self.model.problem.objective.kind == "cost":
-            return hourly_price(self.model, cells) / TOKENS_PER_HOUR_UNIT
+            return hourly_price(self.model, cells) / SECONDS_PER_HOUR
         return np.ones(len(cells))
 
     def _cutoff(self) -> float:
@@ -170,7 +170,7 @@ class Driver:
             first_stages=np.where(open_split, cells.first_count[:, 0], 0),
             rows=cells.rows,
         )
-        return skeleton_bounds(self.model, self.builder.tables(), candidates, parts) * self.weight(cells)
+        return np.asarray(skeleton_bounds(self.model, self.builder.tables(), candidates, parts) * self.weight(cells))
 
     # ---------------------------------------------------------------------------------------------------------------- visits
     def _visit(self, block: Cells, bounds: np.ndarray, frontier: _Frontier) -> None:
@@ -191,7 +191,9 @@ class Driver:
             if not mine.any():
                 continue
             chosen = cells.take(mine)
-            children, parent = split_shares(chosen) if family == REPLICAS else split_layers(chosen, self.model.architecture.layers)
+            children, parent = (
+                split_shares(chosen) if family == REPLICAS else split_layers(chosen, self.model.architecture.layers)
+            )
             frontier.push(children, np.maximum(self._bounds(children), bounds[mine][parent]))
 
     def _price(self, cells: Cells) -> None:
@@ -225,11 +227,13 @@ class Driver:
         self.state.risky = self._merged(self.state.risky, cells, variants, weight, risky, variants.bound_s)
 
     def _keep_front(self, cells: Cells, variants: Variants, weight: np.ndarray, rows: np.ndarray) -> None:
-        """Keep what is undominated in seconds, money (or devices) and headroom; few layouts are, so a sweep by seconds is enough."""
+        """Keep what is undominated in seconds, money (or devices) and headroom; few layouts are, so one sweep is enough."""
         rows = rows[np.isfinite(variants.seconds[rows])]
         price = hourly_price(self.model, cells)
         money = np.where(np.isfinite(price), price, cells.devices.sum(axis=1))[variants.cell[rows]] * variants.seconds[rows]
-        entries = [(found.seconds, found.cost, -found.headroom_bytes, found, -1) for found in self.state.front]
+        entries: list[tuple[float, float, float, Found | None, int]] = [
+            (found.seconds, found.cost, -found.headroom_bytes, found, -1) for found in self.state.front
+        ]
         for row, spent in zip(rows, money, strict=True):
             entries.append((float(variants.seconds[row]), float(spent), -float(variants.headroom_bytes[row]), None, int(row)))
         entries.sort(key=lambda entry: entry[:3])
@@ -237,9 +241,7 @@ class Driver:
         for entry in entries:
             if all(entry[1] < other[1] or entry[2] < other[2] for other in kept):
                 kept.append(entry)
-        self.state.front = [
-            entry[3] or self._found(cells, variants, weight, entry[4], entry[0], entry[1]) for entry in kept
-        ]
+        self.state.front = [entry[3] or self._found(cells, variants, weight, entry[4], entry[0], entry[1]) for entry in kept]
 
     def _found(self, cells: Cells, variants: Variants, weight: np.ndarray, row: int, seconds: float, cost: float) -> Found:
         cell = int(variants.cell[row])
@@ -334,7 +336,9 @@ class _Frontier:
         if not self.parts:
             return no_cells(), np.empty(0)
         if len(self.parts) > 1:
-            self.parts = [(Cells.concatenate([cells for cells, _ in self.parts]), np.concatenate([bounds for _, bounds in self.parts]))]
+            self.parts = [
+                (Cells.concatenate([cells for cells, _ in self.parts]), np.concatenate([bounds for _, bounds in self.parts]))
+            ]
         return self.parts[0]
 
     def least(self) -> float:
@@ -342,4 +346,3 @@ class _Frontier:
 
     def leaves_at_least(self, value: float) -> int:
         return sum(int(cells.leaves[bounds >= value].sum()) for cells, bounds in self.parts)
-

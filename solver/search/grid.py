@@ -34,7 +34,7 @@ class StateVariant:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Options per dimension. `modes` are (kept layers' option, first layers' option) of a stage; equal entries recompute all alike."""
+    """Options per dimension. `modes` are (kept layers' option, first layers' option) of a stage; equal ones treat all alike."""
 
     tp: tuple[int, ...]
     cp: tuple[int, ...]
@@ -60,10 +60,16 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
     problem = model.problem
     limits = _Limits(problem)
     capabilities = rules.capabilities
-    experts = max((kind.mlp.experts for kind in model.architecture.kinds if kind.mlp is not None and kind.mlp.kind == "moe"), default=1)
+    experts = max(
+        (kind.mlp.experts for kind in model.architecture.kinds if kind.mlp is not None and kind.mlp.kind == "moe"), default=1
+    )
     tp = limits.keep("tp", _tensor_degrees(model))
     row_tokens = model.scenarios.row_tokens
-    cp = [1] + [2**k for k in range(1, 20) if row_tokens % (2 ** (k + 1)) == 0 and row_tokens >= 2 ** (k + 1) * LEAST_TOKENS_PER_CONTEXT_HALF]
+    cp = [1] + [
+        2**k
+        for k in range(1, 20)
+        if row_tokens % (2 ** (k + 1)) == 0 and row_tokens >= 2 ** (k + 1) * LEAST_TOKENS_PER_CONTEXT_HALF
+    ]
     ep = [degree for degree in _divisors(experts)]
     etp = sorted({1, *(degree for degree in tp if experts > 1)}) if capabilities.expert_tensor_parallel else [1]
     kinds = tuple(CP_KINDS.index(kind) for kind in capabilities.cp_kinds if kind in CP_KINDS)
@@ -128,7 +134,7 @@ class _Limits:
 def _modes(limits: _Limits, rules: RuleSet, attention: str) -> tuple[tuple[int, int], ...]:
     """Recompute mixtures: the fewest first layers of a stage get the second option, the others the first.
 
-    Rebuilding the attention core only pays when the scores are materialised; with a flash kernel `selective` means the cheap tensors.
+    Rebuilding the attention core only pays when the scores are materialised; with a flash kernel `selective` drops cheap tensors.
     """
     selective = col.OPTION_CORE_ATTENTION if attention == "unfused" else col.OPTION_SELECTIVE
     option_of = {"none": col.OPTION_NONE, "selective": selective, "full": col.OPTION_FULL}
@@ -152,9 +158,7 @@ def _tensor_degrees(model: CostModel) -> list[int]:
             heads = gcd(heads, kind.attention.heads)
     nodes = {group.devices_per_node for group in model.problem.cluster.groups}
     return [
-        degree
-        for degree in _divisors(heads or 1)
-        if all(per_node % degree == 0 or degree % per_node == 0 for per_node in nodes)
+        degree for degree in _divisors(heads or 1) if all(per_node % degree == 0 or degree % per_node == 0 for per_node in nodes)
     ]
 
 

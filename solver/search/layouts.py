@@ -7,7 +7,8 @@ import numpy as np
 from solver.cost.batch import Candidates
 from solver.cost.batch_kernels import place
 from solver.cost.laid_out import recompute_of
-from solver.cost.memory_kernels import MEMORY_COLUMNS, choose_recompute
+from solver.cost.memory_kernels import MEMORY_COLUMNS
+from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.table import CostModel
 from solver.dimensions.ranks import RankMap
 from solver.dimensions.uniform import LayoutShape, PartShape, build_layout
@@ -28,7 +29,11 @@ def layout_of(
     one = np.ones(1, dtype=np.int64)
     alone = int(cell.cp[0, 0] * cell.total_dp[0]) == 1
     candidate = builder.candidates(
-        cell, zero=one * (0 if alone else variant.zero), inside_node=np.array([variant.inside_node]), low=one * low, high=one * high
+        cell,
+        zero=one * (0 if alone else variant.zero),
+        inside_node=np.array([variant.inside_node]),
+        low=one * low,
+        high=one * high,
     ).with_offload(offload_percent)
     tables = builder.tables()
     stages, vpp = int(cell.stages[0]), int(cell.vpp[0])
@@ -71,15 +76,38 @@ def _options(model: CostModel, grid: Grid, builder: TableBuilder, candidate: Can
     mesh_at = np.empty((chains, stages), dtype=np.int64)
     placement = tables.placements[candidate.placement[0]]
     place(
-        tables.points, placement, stages, chains, candidate.slot_point[0], candidate.slot_mesh[0], int(candidate.cross_mesh[0]),
-        point_at, mesh_at,
+        tables.points,
+        placement,
+        stages,
+        chains,
+        candidate.slot_point[0],
+        candidate.slot_mesh[0],
+        int(candidate.cross_mesh[0]),
+        point_at,
+        mesh_at,
     )
     options = np.zeros(model.architecture.layers, dtype=np.int64)
     memory = np.zeros((chains, stages, MEMORY_COLUMNS))
     choose_recompute(
-        tables.kinds, tables.points, tables.meshes, model.groups, model.scalars, model.architecture.kind_of_layer, bounds,
-        stages, int(candidate.vpp[0]), point_at, mesh_at, candidate.micro_batches[0, :chains], int(candidate.zero[0]),
-        candidate.offload_percent[0] / 100.0, int(candidate.low[0]), int(candidate.high[0]), grid.same_count, options, memory,
+        tables.kinds,
+        tables.points,
+        tables.meshes,
+        model.groups,
+        model.scalars,
+        model.architecture.kind_of_layer,
+        bounds,
+        stages,
+        int(candidate.vpp[0]),
+        point_at,
+        mesh_at,
+        candidate.micro_batches[0, :chains],
+        int(candidate.zero[0]),
+        candidate.offload_percent[0] / 100.0,
+        int(candidate.low[0]),
+        int(candidate.high[0]),
+        grid.same_count,
+        options,
+        memory,
     )
     return options
 
@@ -91,7 +119,7 @@ def _parts(cell: Cells) -> tuple[tuple[PartShape, ...], ...]:
     used = [0, 0]
     found = []
     for stage in range(stages):
-        parts = []
+        parts: list[PartShape] = []
         for chain in range(int(cell.chains[0])):
             slot = 0 if stage < int(cell.first_count[0, chain]) else 1
             dp = int(cell.dp[0, chain])
@@ -99,7 +127,9 @@ def _parts(cell: Cells) -> tuple[tuple[PartShape, ...], ...]:
             # replicas of two chains on one group are one part unless their shares differ
             last = parts[-1] if parts else None
             if last is not None and last.group == part.group and last.micro_batches == part.micro_batches:
-                parts[-1] = PartShape(last.group, last.first_device, last.tp, last.cp, last.dp + dp, last.ep, last.etp, last.micro_batches)
+                parts[-1] = PartShape(
+                    last.group, last.first_device, last.tp, last.cp, last.dp + dp, last.ep, last.etp, last.micro_batches
+                )
             else:
                 parts.append(part)
         found.append(tuple(parts))

@@ -52,7 +52,7 @@ class LeafPricer:
         return len(self.grid.states) * len(self.grid.modes) * len(self.grid.offload_percent)
 
     def price(self, cells: Cells, weight: np.ndarray, at_most: float) -> Variants:
-        """All variants of `cells`; exact seconds for those that fit as demanded and can cost less than `at_most` (seconds x weight)."""
+        """All variants of `cells`; exact seconds for those that fit as demanded and may cost less than `at_most` (a value)."""
         cell, state, mode = self._choices(cells)
         chosen = cells.take(cell)
         zero = np.array([variant.zero for variant in self.grid.states])[state]
@@ -161,7 +161,8 @@ class LeafPricer:
         out.seconds[rows[chosen]] = prices.seconds[chosen]
         out.headroom_bytes[rows[chosen]] = prices.headroom_bytes[chosen]
         self._host_bound[rows] = prices.host_over
-        return rows[~fits & ~pruned]
+        left: np.ndarray = rows[~fits & ~pruned]
+        return left
 
     def _run_schedules(self, candidates: Candidates, out: Variants, weight: np.ndarray, at_most: float) -> None:
         """Exact prices where rows differ, cheapest bound first, until no bound is below the best price."""
@@ -187,4 +188,3 @@ class LeafPricer:
             prices = price(self.model, tables, trial, exact=True, same_count=self.grid.same_count)
             seconds[same] = prices.seconds
         return seconds
-

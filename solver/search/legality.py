@@ -17,7 +17,9 @@ def legal_cells(rules: RuleSet, model: CostModel, grid: Grid, cells: Cells) -> n
         for percent in {grid.offload_percent[0], grid.offload_percent[-1]}:
             left = np.flatnonzero(~keep)
             if len(left):
-                keep[left] = legal_variants(rules, model, grid, cells.take(left), StateVariant(zero, False), np.ones(len(left)), percent)
+                keep[left] = legal_variants(
+                    rules, model, grid, cells.take(left), StateVariant(zero, False), np.ones(len(left)), percent
+                )
     return keep
 
 

@@ -28,8 +28,8 @@ def replica_cells(model: CostModel, grid: Grid, first: int, second: int) -> list
 def _replicas(
     model: CostModel, grid: Grid, groups: tuple[int, int], tp: int, cp: int, stages: int, room: tuple[int, ...]
 ) -> list[Cells]:
-    one, two = np.meshgrid(np.arange(1, room[0] + 1), np.arange(1, room[1] + 1), indexing="ij")
-    one, two = one.ravel(), two.ravel()
+    one = np.repeat(np.arange(1, room[0] + 1), room[1])
+    two = np.tile(np.arange(1, room[1] + 1), room[0])
     if grid.dp_allowed is not None:
         keep = np.isin(one + two, grid.dp_allowed)
         one, two = one[keep], two[keep]
@@ -41,7 +41,10 @@ def _replicas(
         if rows == 0 or rows % mbs:
             continue
         for vpp, split in shapes:
-            leaves = np.array([count_shares(a, b, rows // mbs, stages if vpp > 1 else 1) for a, b in zip(one, two, strict=True)])
+            multiple = stages if vpp > 1 else 1
+            leaves = np.array(
+                [count_shares(a, b, rows // mbs, multiple) for a, b in zip(one.tolist(), two.tolist(), strict=True)]
+            )
             for ep in grid.ep:
                 for etp in grid.etp:
                     whole = (tp * cp * one) % (ep * etp) == 0
@@ -111,7 +114,7 @@ def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
 
 
 def stage_cells(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> list[Cells]:
-    """First stages on `first`, the rest on `second`, equal replicas, tp of its own on each unless `same_degrees`; layer split open."""
+    """First stages on `first`, the rest on `second`, equal replicas, own tp on each unless `same_degrees`; layer split open."""
     parts = []
     for cp in grid.cp:
         for mbs in grid.mbs:

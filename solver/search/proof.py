@@ -25,9 +25,7 @@ def proof_steps(session: Session, state: SearchState) -> tuple[ProofStep, ...]:
     steps = []
     for cells, how, values in state.proof:
         value = float(values[0])
-        steps.append(
-            ProofStep(cell=cell_document(cells, names), closed_by=how, value=value if np.isfinite(value) else None)  # type: ignore[arg-type]
-        )
+        steps.append(ProofStep(cell=cell_document(cells, names), closed_by=how, value=value if np.isfinite(value) else None))
     return tuple(steps)
 
 

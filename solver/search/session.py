@@ -78,6 +78,4 @@ def open_session(problem: Problem) -> Session:
     builder = TableBuilder(evaluator.model, sequence_parallel=grid.sequence_parallel[0])
     pricer = LeafPricer(evaluator.model, rules, grid, builder)
     space = stated_space(evaluator.model, rules, grid, pricer.layouts_per_leaf)
-    return Session(
-        problem=problem, evaluator=evaluator, rules=rules, grid=grid, builder=builder, pricer=pricer, space=space
-    )
+    return Session(problem=problem, evaluator=evaluator, rules=rules, grid=grid, builder=builder, pricer=pricer, space=space)

@@ -51,7 +51,9 @@ def stated_space(model: CostModel, rules: RuleSet, grid: Grid, layouts_per_leaf:
     leaves = int(cells.leaves.sum()) if cells is not None else 0
     if cells is None:
         raise AssertionError("every problem has at least the single-device cells before filtering")
-    return StatedSpace(cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs))
+    return StatedSpace(
+        cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs)
+    )
 
 
 def _pairs(model: CostModel, rules: RuleSet) -> list[tuple[int, int]]:
@@ -85,7 +87,9 @@ def _allowed(model: CostModel, cells: Cells) -> np.ndarray:
 
 def hourly_price(model: CostModel, cells: Cells) -> np.ndarray:
     """Price per hour of the devices in use (infinite where one has none)."""
-    price = np.array([np.inf if group.price_per_device_hour is None else group.price_per_device_hour for group in model.problem.cluster.groups])
+    price = np.array(
+        [np.inf if group.price_per_device_hour is None else group.price_per_device_hour for group in model.problem.cluster.groups]
+    )
     used = cells.devices
     total = np.zeros(len(cells))
     for slot in range(2):

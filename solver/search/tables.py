@@ -45,7 +45,9 @@ class TableBuilder:
             placements=self.placements,
         )
 
-    def candidates(self, cells: Cells, *, zero: np.ndarray, inside_node: np.ndarray, low: np.ndarray, high: np.ndarray) -> Candidates:
+    def candidates(
+        self, cells: Cells, *, zero: np.ndarray, inside_node: np.ndarray, low: np.ndarray, high: np.ndarray
+    ) -> Candidates:
         """One candidate per cell with the given states and recompute mixture, nothing offloaded."""
         size = len(cells)
         slot_mesh, cross = self._meshes(cells, zero, inside_node)
@@ -71,7 +73,15 @@ class TableBuilder:
         found = np.empty((len(cells), 2), dtype=np.int64)
         for slot in range(2):
             keys = np.stack(
-                [cells.group[:, slot], cells.tp[:, slot], cells.cp[:, slot], cells.cp_kind, cells.ep[:, slot], cells.etp[:, slot], cells.mbs],
+                [
+                    cells.group[:, slot],
+                    cells.tp[:, slot],
+                    cells.cp[:, slot],
+                    cells.cp_kind,
+                    cells.ep[:, slot],
+                    cells.etp[:, slot],
+                    cells.mbs,
+                ],
                 axis=1,
             )
             distinct, inverse = distinct_rows(keys)
@@ -136,8 +146,14 @@ class TableBuilder:
         chosen = cells.take(mixed)
         keys = np.stack(
             [
-                chosen.group[:, 0], chosen.group[:, 1], chosen.dp[:, 0], chosen.dp[:, 1],
-                chosen.tp[:, 0], chosen.cp[:, 0], chosen.ep[:, 0], chosen.etp[:, 0],
+                chosen.group[:, 0],
+                chosen.group[:, 1],
+                chosen.dp[:, 0],
+                chosen.dp[:, 1],
+                chosen.tp[:, 0],
+                chosen.cp[:, 0],
+                chosen.ep[:, 0],
+                chosen.etp[:, 0],
             ],
             axis=1,
         )
@@ -157,8 +173,12 @@ class TableBuilder:
         staged = cells.family == STAGES
         keys = np.stack(
             [
-                staged.astype(np.int64), cells.stages, cells.vpp, cells.split,
-                np.where(staged, cells.first_count[:, 0], 0), np.where(staged, cells.layers_first, 0),
+                staged.astype(np.int64),
+                cells.stages,
+                cells.vpp,
+                cells.split,
+                np.where(staged, cells.first_count[:, 0], 0),
+                np.where(staged, cells.layers_first, 0),
             ],
             axis=1,
         )
@@ -178,13 +198,17 @@ class TableBuilder:
         if staged:
             if layers_first < 0:
                 layers_first = max(first, min(layers - (stages - first), layers * first // stages))
-            return segment_bounds(self.weights, ((first, layers_first), (stages - first, layers - layers_first)), self.head_weight)
+            return segment_bounds(
+                self.weights, ((first, layers_first), (stages - first, layers - layers_first)), self.head_weight
+            )
         if split == 0:
             return np.cumsum([0, *balanced_split(layers, stages * vpp)]).astype(np.int64)
         return balanced_bounds(self.weights, stages * vpp, 0.0, self.head_weight)
 
     def _placements(self, cells: Cells) -> np.ndarray:
-        keys = np.stack([cells.stages, cells.chains, cells.first_count[:, 0], np.where(cells.chains > 1, cells.first_count[:, 1], 0)], axis=1)
+        keys = np.stack(
+            [cells.stages, cells.chains, cells.first_count[:, 0], np.where(cells.chains > 1, cells.first_count[:, 1], 0)], axis=1
+        )
         distinct, inverse = distinct_rows(keys)
         rows = []
         for key in distinct.tolist():
