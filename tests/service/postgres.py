@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import glob
 import os
 import secrets
@@ -10,7 +11,8 @@ import socket
 import subprocess
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,20 +64,26 @@ def own_server():
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@cache
+def shared_server():
+    """One server for the whole test process, however many modules ask for it; it stops at the end."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(own_server())
+
+
 @pytest.fixture(scope="session")
 def postgres_server():
     """URL of a PostgreSQL database in which databases can be created; skips loudly when there is none."""
     given = os.environ.get("PLANNER_TEST_PG_URL")
     if given:
-        yield given.replace("postgresql://", "postgresql+psycopg://", 1)
-        return
+        return given.replace("postgresql://", "postgresql+psycopg://", 1)
     reason = missing()
     if reason is not None:
         message = f"NOT TESTED ON POSTGRESQL: {reason}, and PLANNER_TEST_PG_URL is not set"
         warnings.warn(message, stacklevel=1)
         pytest.skip(message)
-    with own_server() as url:
-        yield url
+    return shared_server()
 
 
 def new_database(server_url):
