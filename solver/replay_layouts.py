@@ -1,0 +1,137 @@
+"""What a leaf of the recounted space stands for: its layer split, its devices and its layouts, written out one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+
+from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
+from solver.cost.laid_out import recompute_of
+from solver.cost.table import CostModel
+from solver.dimensions.layers import balanced_bounds, layer_weights, segment_bounds
+from solver.dimensions.ranks import RankMap
+from solver.dimensions.uniform import LayoutShape, PartShape, build_layout
+from solver.frameworks import balanced_split
+from solver.layout import Layout, Shard, ShardPlan, Stage
+from solver.replay_options import Options
+from solver.replay_space import STAGES, Cell, chains_of
+
+POLICIES = {"padded": "padded", "packed": "packed_static_cp"}
+
+
+def relative_weights(model: CostModel) -> tuple[np.ndarray, float]:
+    """Forward FLOPs of every layer and of the head (with prediction layers) at a mean row, over those of the heaviest kind."""
+    shape = model.architecture
+    per_token = [
+        projection_flops_per_token(kind, shape.model.hidden_size)
+        + attention_flops_per_work(kind) * model.scenarios.least_work / float(model.scenarios.row_tokens)
+        for kind in shape.kinds
+    ]
+    head = head_forward_flops_per_token(shape.model) + shape.mtp_layers * per_token[-1]
+    return layer_weights(per_token, shape.kind_of_layer), head / max(per_token)
+
+
+def split_bounds(options: Options, cell: Cell) -> np.ndarray:
+    """int[pp * vpp + 1]: virtual stage k holds layers bounds[k] ... bounds[k + 1] - 1; an open cell is cut by its stages."""
+    weights, head = relative_weights(options.model)
+    layers, first = options.layers, cell.first_stages
+    if cell.family == STAGES and first is not None:
+        cut = cell.first_layers
+        if cut is None:
+            cut = max(first, min(layers - (cell.pp - first), layers * first // cell.pp))
+        return segment_bounds(weights, ((first, cut), (cell.pp - first, layers - cut)), head)
+    if cell.split == "even":
+        return np.cumsum([0, *balanced_split(layers, cell.pp * cell.vpp)]).astype(np.int64)
+    return balanced_bounds(weights, cell.pp * cell.vpp, 0.0, head)
+
+
+def stage_parts(options: Options, cell: Cell) -> tuple[tuple[PartShape, ...], ...]:
+    """Devices of every stage, handed out in order on each group; equal replicas on one group are one part."""
+    used = [0, 0]
+    found = []
+    for stage in range(cell.pp):
+        parts: list[PartShape] = []
+        for chain in chains_of(options, cell):
+            slot = 0 if stage < chain.first or len(cell.groups) == 1 else 1
+            dp, first = chain.count, used[slot]
+            if parts and parts[-1].group == slot and parts[-1].micro_batches == chain.micro_batches:
+                dp, first = dp + parts[-1].dp, parts.pop().first_device
+            part = PartShape(slot, first, cell.tp[slot], cell.cp, dp, cell.ep, cell.etp, chain.micro_batches)
+            used[slot] = first + part.size
+            parts.append(part)
+        found.append(tuple(parts))
+    return tuple(found)
+
+
+def layout_document(
+    options: Options, cell: Cell, recompute: Sequence[int], zero: int, inside_node: bool, offload_percent: int
+) -> Layout:
+    """The layout of a leaf with one recompute option per layer."""
+    model = options.model
+    groups = model.problem.cluster.groups
+    order = [*cell.groups, *(index for index in range(len(groups)) if index not in cell.groups)]
+    layout = build_layout(
+        LayoutShape(
+            ranks=RankMap(tuple(groups[index].name for index in order), tuple(options.devices(index) for index in order)),
+            parts=stage_parts(options, cell),
+            bounds=split_bounds(options, cell),
+            recompute=tuple(recompute_of(model, int(option)) for option in recompute),
+            vpp=cell.vpp,
+            mbs=cell.mbs,
+            zero=zero,
+            replicate=1,
+            sequence_parallel=options.sequence_parallel,
+            cp_kind=cell.cp_kind,
+            offload_optimizer=offload_percent / 100.0,
+            sequence_policy=POLICIES[model.problem.workload.batching[0]],
+            mtp=model.architecture.mtp_layers > 0,
+            experts=options.experts > 1,
+            overlap=model.problem.workload.software.assumptions["gradient_overlap_fraction"] > 0.0,
+        )
+    )
+    return _inside_nodes(options, cell, layout) if inside_node else layout
+
+
+def _inside_nodes(options: Options, cell: Cell, layout: Layout) -> Layout:
+    """The same with every shard group inside a node of its stage."""
+    stages = tuple(_stage_inside_node(options, cell, stage) for stage in layout.stages)
+    return layout.model_copy(update={"modules": (layout.modules[0].model_copy(update={"stages": stages}),)})
+
+
+def _stage_inside_node(options: Options, cell: Cell, stage: Stage) -> Stage:
+    names = [options.model.problem.cluster.groups[index].name for index in cell.groups]
+    slot = names.index(stage.parts[0].group)
+    inside = max(options.per_node(cell.groups[slot]) // cell.tp[slot], 1)
+
+    def cut(shard: Shard) -> Shard:
+        return Shard(replicate=shard.shard // inside, shard=inside) if shard.shard > 1 else shard
+
+    plan = stage.strategy.shard
+    plan = ShardPlan(parameters=cut(plan.parameters), gradients=cut(plan.gradients), optimizer=cut(plan.optimizer))
+    return stage.model_copy(update={"strategy": stage.strategy.model_copy(update={"shard": plan})})
+
+
+def recompute_choices(options: Options, cell: Cell) -> Iterator[tuple[int, ...]]:
+    """Every recompute of a leaf that the space allows, as one option per layer, each once.
+
+    In a mixture the first k layers of a stage take the second option: any k per stage, or one k for all virtual stages where the
+    framework has a single count.
+    """
+    bounds = split_bounds(options, cell)
+    one_count = options.rules.capabilities.per_layer_recompute == "per_stage_count"
+    chunks = [range(int(bounds[k]), int(bounds[k + 1])) for k in range(cell.pp * cell.vpp)]
+    stages = chunks if one_count else [[n for chunk in chunks[i :: cell.pp] for n in chunk] for i in range(cell.pp)]
+    seen = set()
+    for low, high in options.modes():
+        longest = max(len(stage) for stage in stages)
+        counts = [(k,) * len(stages) for k in range(longest + 1)] if one_count else product(*(range(len(s) + 1) for s in stages))
+        for count in counts if low != high else [(0,) * len(stages)]:
+            chosen = [low] * options.layers
+            for stage, first in zip(stages, count, strict=True):
+                for layer in list(stage)[:first]:
+                    chosen[layer] = high
+            if tuple(chosen) not in seen:
+                seen.add(tuple(chosen))
+                yield tuple(chosen)
