@@ -33,6 +33,16 @@ class StateVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchRange:
+    """Global batch in rows: the wanted one, the least and most tolerated, and the only ones allowed if any are listed."""
+
+    wanted: int
+    least: int
+    most: int
+    listed: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Grid:
     """Options per dimension. `modes` are (kept layers' option, first layers' option) of a stage; equal ones treat all alike."""
 
@@ -51,8 +61,7 @@ class Grid:
     same_count: bool
     offload_percent: tuple[int, ...]
     splits: tuple[int, ...]
-    rows: tuple[int, ...]
-    """allowed global batches in rows, the wanted one first"""
+    batch: BatchRange
 
 
 def option_grid(model: CostModel, rules: RuleSet) -> Grid:
@@ -93,7 +102,7 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
         same_count=capabilities.per_layer_recompute == "per_stage_count",
         offload_percent=offload,
         splits=splits,
-        rows=_rows(model, limits),
+        batch=_batch_range(model, limits),
     )
 
 
@@ -162,13 +171,11 @@ def _tensor_degrees(model: CostModel) -> list[int]:
     ]
 
 
-def _rows(model: CostModel, limits: _Limits) -> tuple[int, ...]:
+def _batch_range(model: CostModel, limits: _Limits) -> BatchRange:
     wanted = model.scenarios.rows
     tolerance = model.problem.workload.global_batch.tolerance
-    low, high = int(np.ceil(wanted * (1.0 - tolerance))), int(np.floor(wanted * (1.0 + tolerance)))
-    rows = sorted(range(low, high + 1), key=lambda value: (abs(value - wanted), value))
-    allowed = limits.listed("gbs")
-    return tuple(value for value in rows if allowed is None or value in allowed)
+    least, most = int(np.ceil(wanted * (1.0 - tolerance))), int(np.floor(wanted * (1.0 + tolerance)))
+    return BatchRange(wanted=wanted, least=least, most=most, listed=limits.listed("gbs"))
 
 
 def _divisors(number: int) -> list[int]:

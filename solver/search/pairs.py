@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from solver.cost.table import CostModel
-from solver.schedules.kernels import compiled
 from solver.search.cells import REPLICAS, STAGES, Cells, make_cells
+from solver.search.degrees import count_shares, degree_table, nearest_rows, side_degrees
 from solver.search.grid import Grid, chunk_counts
 from solver.search.uniform import pipeline_depths
 
@@ -28,15 +28,15 @@ def replica_cells(model: CostModel, grid: Grid, first: int, second: int) -> list
 def _replicas(
     model: CostModel, grid: Grid, groups: tuple[int, int], tp: int, cp: int, stages: int, room: tuple[int, ...]
 ) -> list[Cells]:
-    one = np.repeat(np.arange(1, room[0] + 1), room[1])
-    two = np.tile(np.arange(1, room[1] + 1), room[0])
+    sides = [side_degrees(most) for most in room]
+    one, two = np.repeat(sides[0], len(sides[1])), np.tile(sides[1], len(sides[0]))
     if grid.dp_allowed is not None:
         keep = np.isin(one + two, grid.dp_allowed)
         one, two = one[keep], two[keep]
     chunks = chunk_counts(model.architecture.layers, stages, grid)
     shapes = [(v, split) for v in chunks for split in grid.splits if split == 0 or stages > 1]
     parts = []
-    rows = grid.rows[0] if grid.rows else 0
+    rows = int(nearest_rows(grid, np.ones(1, dtype=np.int64))[0])
     for mbs in grid.mbs:
         if rows == 0 or rows % mbs:
             continue
@@ -80,19 +80,6 @@ def _replicas(
     return parts
 
 
-@compiled
-def count_shares(one: int, two: int, micro_batches: int, multiple: int) -> int:
-    """Positive (a, b), multiples of `multiple`, with one x a + two x b = micro_batches."""
-    count = 0
-    a = multiple
-    while one * a < micro_batches:
-        rest = micro_batches - one * a
-        if rest % (two * multiple) == 0:
-            count += 1
-        a += multiple
-    return count
-
-
 def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
     """Children of open `replicas` cells, one per share, and the parent of each."""
     parents, micro = [], []
@@ -115,16 +102,15 @@ def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
 
 def stage_cells(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> list[Cells]:
     """First stages on `first`, the rest on `second`, equal replicas, own tp on each unless `same_degrees`; layer split open."""
-    parts = []
+    parts: list[Cells] = []
+    if grid.vpp_allowed is not None and 1 not in grid.vpp_allowed:
+        return parts
+    least = min(model.networks[group].devices for group in (first, second))
+    degrees = degree_table(grid, least)
     for cp in grid.cp:
-        for mbs in grid.mbs:
-            most_dp = min(model.networks[group].devices for group in (first, second)) // cp
-            for dp in range(1, most_dp + 1):
-                if grid.dp_allowed is not None and dp not in grid.dp_allowed:
-                    continue
-                rows = next((rows for rows in grid.rows if rows % (dp * mbs) == 0), None)
-                if rows is not None and (grid.vpp_allowed is None or 1 in grid.vpp_allowed):
-                    parts += _stages(model, grid, (first, second), cp, mbs, dp, rows, same_degrees)
+        chosen = degrees.up_to(least // cp)
+        for dp, mbs, rows in zip(chosen.dp.tolist(), chosen.mbs.tolist(), chosen.rows.tolist(), strict=True):
+            parts += _stages(model, grid, (first, second), cp, mbs, dp, rows, same_degrees)
     return parts
 
 
@@ -132,7 +118,7 @@ def _stages(
     model: CostModel, grid: Grid, groups: tuple[int, int], cp: int, mbs: int, dp: int, rows: int, same_degrees: bool
 ) -> list[Cells]:
     layers = model.architecture.layers
-    sides = [_side(grid, model.networks[group].devices // (cp * dp)) for group in groups]
+    sides = [_side(grid, model.networks[group].devices // (cp * dp), layers) for group in groups]
     if any(len(side) == 0 for side in sides):
         return []
     left = np.repeat(np.arange(len(sides[0])), len(sides[1]))
@@ -180,9 +166,9 @@ def _stages(
     return parts
 
 
-def _side(grid: Grid, most: int) -> np.ndarray:
+def _side(grid: Grid, most: int, layers: int) -> np.ndarray:
     """(tp, stages) that fit `most` devices of one replica."""
-    pairs = [(tp, stages) for tp in grid.tp for stages in range(1, most // tp + 1)]
+    pairs = [(tp, stages) for tp in grid.tp for stages in range(1, min(most // tp, layers) + 1)]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 

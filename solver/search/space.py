@@ -11,7 +11,7 @@ import numpy as np
 from solver.cost.table import CostModel
 from solver.errors import FieldError, InvalidProblem
 from solver.frameworks import RuleSet
-from solver.search.cells import Cells
+from solver.search.cells import Cells, no_cells
 from solver.search.grid import CP_KINDS, SPLITS, Grid
 from solver.search.legality import legal_cells
 from solver.search.pairs import replica_cells, stage_cells
@@ -45,12 +45,10 @@ def stated_space(model: CostModel, rules: RuleSet, grid: Grid, layouts_per_leaf:
         if rules.capabilities.uneven_layers:
             parts += stage_cells(model, grid, first, second, same_degrees=not rules.capabilities.per_stage_degrees)
         _check_size(parts)
-    cells = Cells.concatenate(parts) if parts else None
-    if cells is not None:
+    cells = Cells.concatenate(parts) if parts else no_cells()
+    if len(cells):
         cells = cells.take(_allowed(model, cells) & legal_cells(rules, model, grid, cells))
-    leaves = int(cells.leaves.sum()) if cells is not None else 0
-    if cells is None:
-        raise AssertionError("every problem has at least the single-device cells before filtering")
+    leaves = int(cells.leaves.sum())
     return StatedSpace(
         cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs)
     )

@@ -6,6 +6,7 @@ import numpy as np
 
 from solver.cost.table import CostModel
 from solver.search.cells import UNIFORM, Cells, make_cells
+from solver.search.degrees import Degrees, degree_table
 from solver.search.grid import Grid, chunk_counts
 
 
@@ -23,12 +24,13 @@ def uniform_pair_cells(model: CostModel, grid: Grid, first: int, second: int) ->
 
 def _cells(model: CostModel, grid: Grid, groups: tuple[int, int], devices: int, boundary: int) -> list[Cells]:
     parts = []
+    degrees = degree_table(grid, devices)
     for tp in grid.tp:
         for cp in grid.cp:
             if tp * cp > devices:
                 continue
             for stages in pipeline_depths(model, grid, devices // (tp * cp)):
-                base = _degrees(model, grid, devices // (tp * cp * stages), stages)
+                base = _shaped(model, grid, degrees.up_to(devices // (tp * cp * stages)), stages)
                 if base is None:
                     continue
                 parts += _with_experts(model, grid, groups, boundary, tp, cp, stages, base)
@@ -43,32 +45,23 @@ def pipeline_depths(model: CostModel, grid: Grid, most: int) -> list[int]:
     return [stages for stages in grid.pp_allowed if stages <= most]
 
 
-def _degrees(model: CostModel, grid: Grid, most_dp: int, stages: int) -> dict[str, np.ndarray] | None:
+def _shaped(model: CostModel, grid: Grid, degrees: Degrees, stages: int) -> dict[str, np.ndarray] | None:
     """(dp, mbs, micro-batches, rows, vpp, split) combinations of one pipeline depth."""
-    found: list[tuple[int, int, int, int]] = []
-    for mbs in grid.mbs:
-        for dp in range(1, most_dp + 1):
-            if grid.dp_allowed is not None and dp not in grid.dp_allowed:
-                continue
-            rows = next((rows for rows in grid.rows if rows % (dp * mbs) == 0), None)
-            if rows is not None:
-                found.append((dp, mbs, rows // (dp * mbs), rows))
-    if not found:
+    if not len(degrees.dp):
         return None
     chunks = chunk_counts(model.architecture.layers, stages, grid)
     shapes = [(v, split) for v in chunks for split in grid.splits if split == 0 or stages > 1]
-    degrees = np.array(found, dtype=np.int64)
     shaped = np.array(shapes, dtype=np.int64).reshape(-1, 2)
-    left = np.repeat(np.arange(len(degrees)), len(shaped))
-    right = np.tile(np.arange(len(shaped)), len(degrees))
-    micro, vpp = degrees[left, 2], shaped[right, 0]
+    left = np.repeat(np.arange(len(degrees.dp)), len(shaped))
+    right = np.tile(np.arange(len(shaped)), len(degrees.dp))
+    micro, vpp = degrees.micro_batches[left], shaped[right, 0]
     keep = (vpp == 1) | (micro % stages == 0)
     left, right = left[keep], right[keep]
     return {
-        "dp": degrees[left, 0],
-        "mbs": degrees[left, 1],
-        "micro": degrees[left, 2],
-        "rows": degrees[left, 3],
+        "dp": degrees.dp[left],
+        "mbs": degrees.mbs[left],
+        "micro": degrees.micro_batches[left],
+        "rows": degrees.rows[left],
         "vpp": shaped[right, 0],
         "split": shaped[right, 1],
     }
