@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from pydantic import BaseModel
@@ -31,21 +30,25 @@ class RealSolver:
                 solver.problem_digest(normal), solver.request_digest(normal), normal.search.time_limit_s, normal.framework.name
             )
 
+    def warm(self) -> None:
+        """Loads the kernels; on a fresh machine this compiles them once."""
+        solver.warm()
+
     def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
         """The result text and all plans in it, each with the problem it follows from."""
         with refusals():
-            normal = solver.normalise(solver.parse_problem(problem))
-            outcome = entry_point("search")(
-                normal,
+            outcome = solver.search(
+                solver.parse_problem(problem),
                 should_stop=should_stop,
                 on_progress=lambda progress: on_progress(progress.model_dump(mode="json")),
             )
             result = outcome.result
             if cancelled() and result.stopped_by == "time":
                 result = result.model_copy(update={"stopped_by": "cancelled"})
-            own = json_text(solver.normal_form(normal))
-            contexts = relaxed_contexts(own, result)
-            plans = tuple(StoredPlan(key, json_text(plan), contexts.get(key, own)) for key, plan in outcome.plans.items())
+            plans = tuple(
+                StoredPlan(key, json_text(plan), json_text(solver.normal_form(outcome.problems[key])))
+                for key, plan in outcome.plans.items()
+            )
             return SearchAnswer(json_text(result), result.status in PROVEN, plans)
 
     def evaluate(self, problem: Document, layout: Document) -> EvaluationAnswer:
@@ -53,7 +56,7 @@ class RealSolver:
         with refusals("/problem"):
             normal = solver.normalise(solver.parse_problem(problem))
         with refusals("/layout"):
-            evaluation = entry_point("evaluate")(normal, layout)
+            evaluation = solver.evaluate(normal, layout)
         plan = evaluation.plan
         stored = StoredPlan(plan.id, json_text(plan), json_text(solver.normal_form(normal))) if plan is not None else None
         return EvaluationAnswer(json_text(evaluation), stored)
@@ -96,14 +99,6 @@ class RealSolver:
         return json_text({"frameworks": entries})
 
 
-def entry_point(name: str) -> Callable[..., Any]:
-    """A function of the solver that is loaded when first used; its module may have taken its name on the package."""
-    found = getattr(solver, name)
-    function = getattr(found, name) if isinstance(found, ModuleType) else found
-    assert callable(function)
-    return cast(Callable[..., Any], function)
-
-
 @contextmanager
 def refusals(prefix: str = "") -> Iterator[None]:
     """Turns the solver's typed errors into problems, their pointers below `prefix`."""
@@ -138,39 +133,6 @@ def _jsonable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(type(value).__name__)
-
-
-def relaxed_contexts(context: str, result: Any) -> dict[str, str]:
-    """For each plan of a relaxation, the normal form with the relaxation's changes, where that is a problem again."""
-    if result.infeasible is None:
-        return {}
-    contexts = {}
-    for relaxation in result.infeasible.relaxations:
-        changed = orjson.loads(context)
-        for change in relaxation.changes:
-            put_at(changed, change.pointer, change.value)
-        try:
-            contexts[relaxation.plan_id] = json_text(solver.normal_form(solver.normalise(solver.parse_problem(changed))))
-        except solver.InvalidProblem:
-            continue
-    return contexts
-
-
-def put_at(document: Any, at: str, value: Any) -> None:
-    """Puts a value at an RFC 6901 pointer, making the objects on the way (a shorthand there gives way to an object)."""
-    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in at.split("/")[1:]]
-    here = document
-    for part in parents:
-        if isinstance(here, list):
-            here = here[int(part)]
-            continue
-        if not isinstance(here.get(part), dict | list):
-            here[part] = {}
-        here = here[part]
-    if isinstance(here, list):
-        here[int(last)] = value
-    else:
-        here[last] = value
 
 
 def _field(error: Any, prefix: str) -> FieldProblem:

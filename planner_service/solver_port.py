@@ -53,6 +53,10 @@ class SolverPort(Protocol):
         """Parses and normalises a problem."""
         ...
 
+    def warm(self) -> None:
+        """Gets ready to search, so that no search pays for it."""
+        ...
+
     def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
         """Searches until proven or told to stop."""
         ...

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from solver.replay import replay
     from solver.search import Outcome, search
     from solver.simulate import simulate
+    from solver.warm import warm
 
 _LAZY = {
     "Evaluator": "solver.evaluate",
@@ -45,6 +46,7 @@ _LAZY = {
     "replay": "solver.replay",
     "search": "solver.search",
     "simulate": "solver.simulate",
+    "warm": "solver.warm",
 }
 
 __all__ = [
@@ -86,11 +88,12 @@ __all__ = [
     "search",
     "simulate",
     "versions",
+    "warm",
 ]
 
 
 class _Package(ModuleType):
-    """Entry points share their names with the modules that define them; the package keeps the functions, `sys.modules` the modules."""
+    """Entry points share names with the modules that define them: the package keeps the functions, `sys.modules` the modules."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _LAZY and isinstance(value, ModuleType):

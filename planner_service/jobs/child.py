@@ -88,7 +88,11 @@ class Outbox:
 
 
 def run_search(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
-    """The answer of one search; it is told to stop when cancelled or when its time (the server's maximum at most) is over."""
+    """The answer of one search; it is told to stop when cancelled or when its time (the server's maximum at most) is over.
+
+    The time starts when the solver is ready: on a fresh machine its kernels are compiled first.
+    """
+    solver.warm()
     asked_s = solver.check(job["problem"]).time_limit_s
     limit_s = job["max_time_s"] if asked_s is None else min(asked_s, job["max_time_s"])
     outbox.send({"time_limit_s": limit_s})

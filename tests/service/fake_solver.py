@@ -43,6 +43,9 @@ class FakeSolver:
         without = {key: value for key, value in problem.items() if key != "search"}
         return Checked(digest(without), digest(problem), search.get("time_limit_s", 60.0), "any")
 
+    def warm(self):
+        pass
+
     def search(self, problem, should_stop, on_progress, cancelled):
         behaviour = problem.get("behaviour", {})
         _count(behaviour)

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from planner_service.problems import Problem
-from planner_service.solver_adapter import RealSolver, put_at
+from planner_service.solver_adapter import RealSolver
 
 PROBLEM = {
     "model": {"preset": "llama-3.1-8b"},
@@ -112,21 +112,6 @@ def test_checking_stays_light():
     )
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "[]"
-
-
-def test_put_at():
-    """Changes are put where their pointers say; a shorthand on the way gives way to an object."""
-    document = {"cluster": {"groups": [{"nodes": 1}]}, "workload": {"task": "pretrain"}}
-    put_at(document, "/cluster/groups/0/nodes", 4)
-    put_at(document, "/constraints/fixed/offload_optimizer", 1)
-    put_at(document, "/workload/task/kind", "finetune")
-    put_at(document, "/a~1b", 0)
-    assert document == {
-        "cluster": {"groups": [{"nodes": 4}]},
-        "workload": {"task": {"kind": "finetune"}},
-        "constraints": {"fixed": {"offload_optimizer": 1}},
-        "a/b": 0,
-    }
 
 
 WEIRD = [
