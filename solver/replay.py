@@ -1,7 +1,7 @@
 """Re-check of a proof log (DESIGN 5): the cells partition the stated space, and every value holds when it is computed again.
 
-The space is recounted from the problem by `replay_space`; bounds come from `solver.bounds`, prices and memory from the cost kernels.
-Nothing of the search is used.
+The space is recounted from the problem by `replay_space`; bounds come from `solver.bounds`, prices and memory from the cost
+kernels. Nothing of the search is used.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,10 @@ class _Findings:
 
 
 def replay(problem: Problem, proof: Sequence[ProofStep]) -> float | None:
-    """The proven lower bound of a normalised problem's objective, None when no layout is possible; seconds, or for the cost of a step
-    seconds x money per hour / 3600. Raises CertificationFailed with what does not hold."""
+    """The proven lower bound of a normalised problem's objective, None when no layout is possible.
+
+    In seconds; for the objective cost in seconds x money per hour / 3600. Raises CertificationFailed with what does not hold.
+    """
     options = Options.of(cost_model(problem), get_rule_set(problem.framework.name, problem.framework.version))
     findings = _Findings()
     steps = _read(options, proof, findings)
@@ -141,7 +144,14 @@ class _Check:
         return float(bound) if np.isfinite(bound) else None
 
     def _closed(self, how: str) -> list[_Step]:
-        return [step for step in self.steps if step.closed_by == how]
+        """Steps closed in one way; only a bound closes an open cell whole."""
+        found = [step for step in self.steps if step.closed_by == how]
+        if how in ("bound", "open"):
+            return found
+        for step in found:
+            if step.cell.is_open:
+                self.findings.add(f"step {step.number}: a cell whose shares or layers are open is closed as {how}: {step.cell}")
+        return [step for step in found if not step.cell.is_open]
 
     def _weight(self, cell: Cell) -> float:
         return price_per_hour(self.options, cell) / SECONDS_PER_HOUR if self.by_cost else 1.0
@@ -161,8 +171,9 @@ class _Check:
         for start, prices in self.arrays.prices(entries, exact=False):
             good = np.flatnonzero(prices.verdict >= self.demand) + start
             fits[owner[good]] = True
-        for index in np.flatnonzero(fits):
-            self.findings.add(f"step {steps[index].number}: a layout fits in a cell closed as infeasible: {steps[index].cell}")
+        for step, possible in zip(steps, fits, strict=True):
+            if possible:
+                self.findings.add(f"step {step.number}: a layout fits in a cell closed as infeasible: {step.cell}")
 
     def _bounded(self, steps: Sequence[_Step], cutoff: float) -> None:
         """Values are not below the incumbent, and either the skeleton's bound or not above any price of the cell."""
@@ -199,8 +210,10 @@ class _Check:
         return found
 
     def _least_prices(self, steps: Sequence[_Step]) -> tuple[np.ndarray, list[float]]:
-        """Least price of each cell over what fits as demanded (nothing above the step's own value needs its exact price), and all of
-        them that are within the time limit."""
+        """Least price of each cell over what fits as demanded, and all prices within the time limit.
+
+        Nothing whose bound is above the step's own value needs its exact price.
+        """
         least = np.full(len(steps), np.inf)
         within: list[float] = []
         entries, owner = self._variants(steps)
@@ -234,4 +247,4 @@ class _Check:
 
 
 def _equal(one: float, two: float) -> bool:
-    return abs(one - two) <= TOLERANCE * max(abs(one), abs(two))
+    return isclose(one, two, rel_tol=TOLERANCE)

@@ -73,7 +73,7 @@ class Options:
     def etp(self) -> list[int]:
         if not self.rules.capabilities.expert_tensor_parallel or self.experts == 1:
             return [1]
-        return sorted({1, *self.tp})
+        return self.named("etp", sorted({1, *self.tp}))
 
     @property
     def mbs(self) -> list[int]:
