@@ -198,7 +198,7 @@ class Evaluator:
         layout = assembled.laid_out.layout
         notes = []
         if not expressible:
-            notes.append("No supported framework can run this layout as it is; see the alternatives for plans that one can run.")
+            notes.append("No supported framework can run this layout as it is; searching with one named finds the best that it can.")
         shares = {round(part.share / part.size("dp"), 12) for stage in layout.stages for part in stage.parts}
         if len(shares) > 1:
             notes.append("Replicas take unequal shares of the batch: weight the loss by tokens, not by replica.")

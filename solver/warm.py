@@ -36,7 +36,10 @@ def _tiny_problem(lengths: dict[str, Any]) -> dict[str, Any]:
     return {
         "model": TINY_MODEL,
         "workload": {"sequence_lengths": lengths, "max_sequence_length": 128, "global_batch": {"sequences": 8}},
-        "cluster": {"groups": TINY_GROUPS, "links": [{"between": ["one", "two"], "bytes_per_s_per_node": 1e10, "collectives": True}]},
+        "cluster": {
+            "groups": TINY_GROUPS,
+            "links": [{"between": ["one", "two"], "bytes_per_s_per_node": 1e10, "collectives": True}],
+        },
         "framework": "any",
         "search": {"alternatives": 0, "target_gap": 0.5},
     }

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.errors import FieldError, InvalidProblem
 from solver.problem import Attention, Block, Mlp, Transformer
 
+MOST_KINDS = 64
 VOCABULARY_MULTIPLE = 128
 """Padded vocabulary is a multiple of this times tp (Megatron's --make-vocab-size-divisible-by default)."""
 
@@ -62,6 +64,9 @@ def architecture(model: Transformer) -> Architecture:
     if model.mtp_layers:
         last = model.blocks[-1]
         kinds.append(LayerKind(attention=last.attention, mlp=last.mlp, prediction_head=True))
+    if len(kinds) > MOST_KINDS:
+        message = f"at most {MOST_KINDS} distinct kinds of layer are supported, these blocks have {len(kinds)}"
+        raise InvalidProblem((FieldError("/model/transformer/blocks", "too_large", message, (MOST_KINDS,)),))
     kind_of_layer = np.array(order, dtype=np.int64)
     prefix = np.zeros((len(kinds), len(order) + 1), dtype=np.int64)
     for index in range(len(kinds)):

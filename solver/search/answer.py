@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.exporters import expressible_in
 from solver.plan import (
     Alternative,
     Cells,
@@ -21,8 +22,9 @@ from solver.plan import (
     Space,
 )
 from solver.problem import Problem, normalise
-from solver.search.describe import explain, summary, why_slower
+from solver.search.describe import explain, summary, time_to_finish, why_slower
 from solver.search.driver import Found, SearchState
+from solver.search.framework_gap import framework_gap
 from solver.search.proof import proof_steps
 from solver.search.relax import Relaxer
 from solver.search.session import Session, open_session
@@ -57,10 +59,10 @@ def search(
     state = session.run(stop, on_progress or (lambda progress: None))
     if state.best is None:
         return _without_plan(problem, session, state, stop)
-    return _with_plan(session, state)
+    return _with_plan(session, state, stop)
 
 
-def _with_plan(session: Session, state: SearchState) -> Outcome:
+def _with_plan(session: Session, state: SearchState, stop: Callable[[], bool]) -> Outcome:
     best = state.best
     assert best is not None
     plan = session.certified_plan(best)
@@ -78,7 +80,11 @@ def _with_plan(session: Session, state: SearchState) -> Outcome:
         alternatives=alternatives,
         pareto=_pareto(session, state, plans),
         certificate=certificate,
-        explanation=explain(plan, runner_up),
+        explanation=(
+            *explain(plan, runner_up),
+            *framework_gap(session.problem, plan, stop),
+            *time_to_finish(session.problem, plan),
+        ),
         stopped_by="proof" if proven else state.stopped_by,
         reproducible=state.stopped_by != "time",
     )
@@ -159,6 +165,9 @@ def _alternatives(session: Session, state: SearchState, best: Plan, plans: dict[
             continue
         seen.add(_signature(found))
         entries.append(_alternative(best, session.certified_plan(found), plans))
+    runnable = _expressible(session, state, seen) if not best.expressible_in else None
+    if runnable is not None and wanted:
+        entries = [*entries[: wanted - 1], _alternative(best, runnable, plans)]
     risky = [found for found in state.risky if found.value < state.pool[0].value][:MOST_RISKY]
     if entries and risky:
         entries = entries[: max(1, wanted - len(risky))]
@@ -169,12 +178,22 @@ def _alternatives(session: Session, state: SearchState, best: Plan, plans: dict[
     return tuple(entries)
 
 
+def _expressible(session: Session, state: SearchState, seen: set[tuple[int, ...]]) -> Plan | None:
+    """The best priced plan of other degrees that some framework can run, when the best plan of all is not one."""
+    for found in state.pool[1:]:
+        if _signature(found) not in seen and expressible_in(session.problem, session.layout(found)):
+            return session.certified_plan(found)
+    return None
+
+
 def _alternative(best: Plan, plan: Plan, plans: dict[str, Plan]) -> Alternative:
     plans[plan.id] = plan
     step = plan.prediction.step_time_s
     low, high = best.prediction.step_time_interval_s
     if plan.prediction.verdict == best.prediction.verdict or step > best.prediction.step_time_s:
         why = why_slower(best, plan)
+        if plan.expressible_in and not best.expressible_in:
+            why += f"; {', '.join(plan.expressible_in)} can run it"
     else:
         why = "faster, but the upper end of its memory interval does not fit: it may die"
     return Alternative(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from solver.layout import Layout
 from solver.plan import Explanation, Plan
+from solver.problem import Problem
 
 TRIVIAL_FRACTION = 0.002
 AXIS_WORDS = {
@@ -125,3 +126,16 @@ def _largest_loss(plan: Plan) -> Explanation:
     name = max(parts, key=lambda key: parts[key])
     share = parts[name] / plan.prediction.step_time_s
     return Explanation(code="largest_loss", text=f"Beside computing, the step spends most on {name}: {share:.1%}.")
+
+
+def time_to_finish(problem: Problem, plan: Plan) -> tuple[Explanation, ...]:
+    """Hours and money until `workload.total_tokens` are trained."""
+    total = problem.workload.total_tokens
+    if total is None:
+        return ()
+    hours = total / plan.prediction.tokens_per_s / 3600.0
+    text = f"{total:.4g} tokens take {hours:.4g} hours"
+    if plan.prediction.cost is not None:
+        cost = plan.prediction.cost
+        text += f" and cost {cost.per_1e9_tokens * total / 1e9:.4g} {cost.currency}"
+    return (Explanation(code="time_to_finish", text=text + "."),)
