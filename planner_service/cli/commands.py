@@ -116,7 +116,7 @@ def serve(
         str | None, typer.Option(help="Address to listen at; only loopback unless PLANNER_ALLOW_REMOTE is set.")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
-    database: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://...")] = None,
+    database: Annotated[str | None, typer.Option(help="A SQLite file, or sqlite:///FILE or postgresql://...")] = None,
 ) -> None:
     """Run the HTTP service; the database is created and migrated at start."""
     with refusals_shown(console(stderr=True), remote=True):
@@ -135,7 +135,7 @@ def demo(
 
 
 @database.command("upgrade")
-def database_upgrade(database: Annotated[str | None, typer.Option(help="sqlite:///FILE or postgresql://...")] = None) -> None:
+def database_upgrade(database: Annotated[str | None, typer.Option(help="A SQLite file, or sqlite:///FILE or postgresql://...")] = None) -> None:
     """Bring the database to the newest schema."""
     with refusals_shown(console(stderr=True), remote=True):
         console().print(f"database at revision {upgrade_database(database)}", highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -28,9 +29,16 @@ def read_settings(**given: Any) -> Settings:
         raise UnreadableInput("settings: " + "; ".join(lines)) from error
 
 
+def database_url(database: str | None) -> str | None:
+    """The URL of a database given on the command line; a plain path is a SQLite file."""
+    if database is None or "://" in database:
+        return database
+    return f"sqlite:///{Path(database).expanduser().resolve()}"
+
+
 def serve_forever(host: str | None, port: int | None, database: str | None, solver_name: str = DEFAULT_SOLVER) -> None:
     """Listens until SIGINT or SIGTERM; says on stdout where, once the port is taken."""
-    settings = read_settings(host=host, port=port, database_url=database)
+    settings = read_settings(host=host, port=port, database_url=database_url(database))
     if settings.host not in LOOPBACK_HOSTS and not settings.allow_remote:
         raise UnreadableInput(
             f"host {settings.host}: there are no keys yet, so only {', '.join(LOOPBACK_HOSTS)} without PLANNER_ALLOW_REMOTE=true"
@@ -63,7 +71,7 @@ def address_of(listener: socket.socket) -> str:
 
 def upgrade_database(database: str | None) -> str | None:
     """Migrates and returns the revision."""
-    engine = open_engine(read_settings(database_url=database).database_url)
+    engine = open_engine(read_settings(database_url=database_url(database)).database_url)
     try:
         upgrade(engine)
         return current_revision(engine)

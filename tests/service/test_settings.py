@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 import planner_service
 from planner_service.cli.exits import UnreadableInput
-from planner_service.cli.serving import read_settings, serve_forever
+from planner_service.cli.serving import database_url, read_settings, serve_forever
 from planner_service.settings import Settings
 
 ROW = re.compile(r"^\| `PLANNER_(\w+)` \| `?([^|`]*)`? \|", re.MULTILINE)
@@ -66,3 +66,10 @@ def test_a_taken_port_is_named(tmp_path):
         taken.listen()
         with pytest.raises(UnreadableInput, match="cannot listen"):
             serve_forever(None, taken.getsockname()[1], f"sqlite:///{tmp_path / 'x.db'}")
+
+
+def test_a_plain_path_is_a_sqlite_file(tmp_path):
+    """`--database plans.db` needs no URL; URLs pass through."""
+    assert database_url(str(tmp_path / "plans.db")) == f"sqlite:///{tmp_path / 'plans.db'}"
+    assert database_url("postgresql://host/name") == "postgresql://host/name"
+    assert database_url(None) is None
