@@ -47,6 +47,7 @@ def _add_scenario(
     bubble = float(ends[stage]) - busy
     if imbalance < 0.0:
         bubble, imbalance = bubble + imbalance, 0.0
+    bubble = max(bubble, 0.0)  # rounding where there is none
     visible, covered = _communication(assembled, chain, stage, micro_batches)
     compute = busy - sum(visible.values())
     visible["dp"] += float(assembled.sync[chain, stage, 0])
