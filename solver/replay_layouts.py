@@ -66,9 +66,15 @@ def stage_parts(options: Options, cell: Cell) -> tuple[tuple[PartShape, ...], ..
 
 
 def layout_document(
-    options: Options, cell: Cell, recompute: Sequence[int], zero: int, inside_node: bool, offload_percent: int
+    options: Options,
+    cell: Cell,
+    recompute: Sequence[int],
+    zero: int,
+    inside_node: bool,
+    offload_percent: int,
+    bounds: np.ndarray | None = None,
 ) -> Layout:
-    """The layout of a leaf with one recompute option per layer."""
+    """The layout of a leaf with one recompute option per layer; `bounds` replaces its own layer split."""
     model = options.model
     groups = model.problem.cluster.groups
     order = [*cell.groups, *(index for index in range(len(groups)) if index not in cell.groups)]
@@ -76,7 +82,7 @@ def layout_document(
         LayoutShape(
             ranks=RankMap(tuple(groups[index].name for index in order), tuple(options.devices(index) for index in order)),
             parts=stage_parts(options, cell),
-            bounds=split_bounds(options, cell),
+            bounds=split_bounds(options, cell) if bounds is None else bounds,
             recompute=tuple(recompute_of(model, int(option)) for option in recompute),
             vpp=cell.vpp,
             mbs=cell.mbs,

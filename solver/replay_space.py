@@ -276,15 +276,19 @@ def _columns(options: Options, cell: Cell, tp: int, zero: int) -> dict[str, int]
 
 
 def variants_of(options: Options, cell: Cell) -> Iterator[Variant]:
-    """Choices inside a leaf: a shard group inside a node needs replicas that leave the node.
-
-    Where one rank holds everything, all ZeRO levels cost the same, but a framework need not accept them all.
-    """
+    """Choices inside a leaf; where one rank holds everything all ZeRO levels cost the same, but a framework may refuse some."""
     states = options.states()
-    if len(chains_of(options, cell)) > 1 or min(shard_copies(options, cell)) == 1:
+    if not _cut_at_nodes(options, cell):
         states = [state for state in states if not state[1]]
     for (zero, inside), modes in product(states, options.modes()):
         yield Variant(zero, inside, modes)
+
+
+def _cut_at_nodes(options: Options, cell: Cell) -> bool:
+    """A shard group may stay inside a node: replicas leave the node on every group, in equal copies unless stages may differ."""
+    copies = shard_copies(options, cell)
+    alike = len(set(copies)) == 1 or options.rules.capabilities.per_stage_degrees
+    return len(chains_of(options, cell)) == 1 and min(copies) > 1 and alike
 
 
 def shard_copies(options: Options, cell: Cell) -> list[int]:
@@ -293,5 +297,5 @@ def shard_copies(options: Options, cell: Cell) -> list[int]:
     for group, tp in zip(cell.groups, cell.tp, strict=True):
         ranks = cell.cp * cell.total_dp
         inside = max(options.per_node(group) // tp, 1)
-        found.append(ranks // inside if ranks > inside and ranks % inside == 0 else 1)
+        found.append(ranks // inside if ranks > inside > 1 and ranks % inside == 0 else 1)
     return found
