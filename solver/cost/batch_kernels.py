@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POINT_GROUP
+from solver.cost.end_kernels import first_stage_ends, step_ends
 from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT
 from solver.cost.price_kernels import step_bound, step_seconds
 from solver.cost.recompute_kernels import choose_recompute
-from solver.cost.time_kernels import operation_seconds, step_ends
+from solver.cost.time_kernels import operation_seconds
 from solver.schedules.kernels import compiled
 
 PRUNED = -1
@@ -156,25 +157,48 @@ def price_batch(
                 forward,
                 backward,
             )
-            step_ends(
-                kinds,
-                points,
-                meshes,
-                groups,
-                scalars,
-                layer_kind,
-                bounds,
-                stages,
-                vpp,
-                point_at,
-                mesh_at,
-                zero,
-                offload,
-                forward,
-                backward,
-                sync,
-                update,
-            )
+            if chosen:
+                step_ends(
+                    kinds,
+                    points,
+                    meshes,
+                    groups,
+                    scalars,
+                    layer_kind,
+                    bounds,
+                    stages,
+                    vpp,
+                    point_at,
+                    mesh_at,
+                    zero,
+                    offload,
+                    forward,
+                    backward,
+                    sync,
+                    update,
+                )
+            else:
+                first_stage_ends(
+                    kinds,
+                    points,
+                    meshes,
+                    groups,
+                    scalars,
+                    layer_kind,
+                    bounds,
+                    stages,
+                    vpp,
+                    point_at,
+                    mesh_at,
+                    zero,
+                    offload,
+                    low_of[index],
+                    high_of[index],
+                    forward,
+                    backward,
+                    sync,
+                    update,
+                )
             bound[index] = step_bound(forward, backward, stages, vpp, count, micro, mbs, total_work, sync, update, scalars)
             if chosen:
                 break

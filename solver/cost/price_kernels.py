@@ -75,17 +75,15 @@ def step_bound(
 ) -> float:
     """Seconds that no dealing of the scenarios' work can undercut.
 
-    Per chain c the window gives alpha_c + m_c b_c + s_c Q_c for a replica with work Q_c. Any weights that sum to 1 bound the
-    maximum; weights count_c / s_c turn the sum of Q_c into the total work, whatever the dealing [P].
+    Per chain c the window, the sync and the optimizer of the first stage give alpha_c + m_c b_c + s_c Q_c + tail_c for a replica
+    with work Q_c. Any weights that sum to 1 bound the maximum; weights count_c / s_c turn the sum of Q_c into the total work,
+    whatever the dealing [P]. A chain whose longest window has no attention takes no part: the others may take the least work.
     """
     chains = count.shape[0]
     scenarios = total_work.shape[0]
     all_micro = 0
     for chain in range(chains):
         all_micro += count[chain] * micro_batches[chain]
-    tail = np.inf
-    for chain in range(chains):
-        tail = min(tail, sync[chain, 0, 0] + update[chain, 0])
     least = scalars[LEAST_WORK] * mbs
     window = np.empty(3)
     total = 0.0
@@ -94,19 +92,22 @@ def step_bound(
         weight = 0.0
         value = 0.0
         flat = 0.0
+        weighed = 0
         for chain in range(chains):
             slowest_stage(forward, backward, stages, vpp, mean, least, chain, micro_batches[chain], window)
-            fixed = window[0] + micro_batches[chain] * window[1]
+            fixed = window[0] + micro_batches[chain] * window[1] + sync[chain, 0, 0] + update[chain, 0]
             flat = max(flat, fixed + micro_batches[chain] * window[2] * least)
             if window[2] > 0.0:
                 share = count[chain] / window[2]
                 weight += share
                 value += share * fixed
+                weighed += count[chain] * micro_batches[chain]
         bound = flat
         if weight > 0.0:
-            bound = max(bound, (value + total_work[scenario]) / weight)
+            work = total_work[scenario] if weighed == all_micro else weighed * least
+            bound = max(bound, (value + work) / weight)
         total += bound
-    return float(total / scenarios + tail + scalars[STEP_OVERHEAD])
+    return float(total / scenarios + scalars[STEP_OVERHEAD])
 
 
 @compiled

@@ -8,32 +8,47 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.schedules.kernels import compiled
+
 BISECTIONS = 48
 
 
-def even_bounds(layers: int, virtual_stages: int) -> np.ndarray | None:
-    """Equal counts, or None when `virtual_stages` does not divide the layers."""
-    if layers % virtual_stages:
-        return None
-    return np.arange(virtual_stages + 1, dtype=np.int64) * (layers // virtual_stages)
+@compiled
+def fills_from_the_end(
+    weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float, limit: float, bounds: np.ndarray
+) -> bool:
+    """Write the cut that fills the last stages first up to `limit`; whether it places all layers."""
+    layer = weights.shape[0]
+    bounds[virtual_stages] = layer
+    for stage in range(virtual_stages - 1, -1, -1):
+        load = last_extra if stage == virtual_stages - 1 else 0.0
+        load += first_extra if stage == 0 else 0.0
+        # a stage before this one must not be left empty while layers are scarce
+        while layer > stage and load + weights[layer - 1] <= limit:
+            load += weights[layer - 1]
+            layer -= 1
+        bounds[stage] = layer
+    return bool(layer == 0)
 
 
-def balanced_bounds(weights: np.ndarray, virtual_stages: int, first_extra: float = 0.0, last_extra: float = 0.0) -> np.ndarray:
+@compiled
+def balanced_bounds(weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float) -> np.ndarray:
     """The cut whose heaviest virtual stage is least; later stages are filled first, so the first (which holds the most
     micro-batches in flight) is the lightest.
 
     `weights[layers]` relative seconds of each layer, `first_extra` and `last_extra` those of the embedding and the head.
     """
-    low = float(max(weights.max(), last_extra, first_extra))
-    high = float(weights.sum()) + first_extra + last_extra
+    bounds = np.zeros(virtual_stages + 1, dtype=np.int64)
+    low = max(weights.max(), last_extra, first_extra)
+    high = weights.sum() + first_extra + last_extra
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        if _fill_from_the_end(weights, virtual_stages, first_extra, last_extra, middle) is None:
-            low = middle
-        else:
+        if fills_from_the_end(weights, virtual_stages, first_extra, last_extra, middle, bounds):
             high = middle
-    bounds = _fill_from_the_end(weights, virtual_stages, first_extra, last_extra, high * (1.0 + 1e-12))
-    assert bounds is not None, "the whole model on every stage is a cut"
+        else:
+            low = middle
+    # the whole model on every stage is a cut: `high` always fills
+    fills_from_the_end(weights, virtual_stages, first_extra, last_extra, high * (1.0 + 1e-12), bounds)
     return bounds
 
 
@@ -53,20 +68,3 @@ def layer_weights(flops_per_token: list[float], kind_of_layer: np.ndarray) -> np
     """Weight of each layer relative to the heaviest kind."""
     heaviest = max(flops_per_token)
     return np.array([flops_per_token[kind] / heaviest for kind in kind_of_layer])
-
-
-def _fill_from_the_end(
-    weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float, limit: float
-) -> np.ndarray | None:
-    bounds = np.zeros(virtual_stages + 1, dtype=np.int64)
-    layer = len(weights)
-    bounds[virtual_stages] = layer
-    for stage in range(virtual_stages - 1, -1, -1):
-        load = last_extra if stage == virtual_stages - 1 else 0.0
-        load += first_extra if stage == 0 else 0.0
-        # a stage before this one must not be left empty while layers are scarce
-        while layer > stage and load + weights[layer - 1] <= limit:
-            load += weights[layer - 1]
-            layer -= 1
-        bounds[stage] = layer
-    return bounds if layer == 0 else None

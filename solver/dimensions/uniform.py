@@ -63,6 +63,8 @@ class LayoutShape:
     mtp: bool
     experts: bool
     overlap: bool
+    stage_replicate: tuple[int, ...] = ()
+    """copies of a shard group per stage where stages differ; empty: `replicate` on all"""
 
 
 def build_layout(shape: LayoutShape) -> Layout:
@@ -106,7 +108,7 @@ def _stage(shape: LayoutShape, index: int, first_ranks: list[int]) -> Stage:
         chunks=chunks,
         holds=tuple(holds),
         parts=tuple(_part(shape, part, rows, first) for part, first in zip(entries, first_ranks, strict=True)),
-        strategy=_strategy(shape, entries, common),
+        strategy=_strategy(shape, index, common),
         overrides=_overrides(shape, layers, common),
     )
 
@@ -124,10 +126,12 @@ def _part(shape: LayoutShape, part: PartShape, rows: int, first_rank: int) -> Pa
     )
 
 
-def _strategy(shape: LayoutShape, parts: tuple[PartShape, ...], recompute: Recompute) -> Strategy:
+def _strategy(shape: LayoutShape, stage: int, recompute: Recompute) -> Strategy:
+    parts = shape.parts[stage]
     ranks = sum(part.cp * part.dp for part in parts)
+    copies = shape.stage_replicate[stage] if shape.stage_replicate else shape.replicate
     whole = Shard(replicate=ranks, shard=1)
-    cut = Shard(replicate=shape.replicate, shard=ranks // shape.replicate)
+    cut = Shard(replicate=copies, shard=ranks // copies)
     plan = ShardPlan(
         parameters=cut if shape.zero >= 3 else whole,
         gradients=cut if shape.zero >= 2 else whole,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solver.bounds import SkeletonBounds, skeleton_bounds
-from solver.cost.batch_kernels import PRUNED
 from solver.cost.table import CostModel
 from solver.plan import Progress
 from solver.search.cells import REPLICAS, STAGES, UNIFORM, Cells, no_cells
@@ -102,6 +101,7 @@ class Driver:
         search = model.problem.search
         self.target_gap = search.target_gap
         self.exhaust = False
+        self.visited = 0
         self.work_limit = search.work_limit
         self.longest_s = model.problem.constraints.max_step_time_s or np.inf
 
@@ -200,23 +200,30 @@ class Driver:
         best = self.state.best
         weight = self.weight(cells)
         variants = self.pricer.price(cells, weight, best.value if best and not self.exhaust else np.inf)
-        fits = variants.verdict >= self.pricer.demand
-        closed = np.zeros(len(cells), dtype=bool)
-        closed[variants.cell[fits]] = True
-        pruned = np.zeros(len(cells), dtype=bool)
-        pruned[variants.cell[variants.verdict == PRUNED]] = True
-        pruned &= ~closed
-        self.state.tally.evaluated += int(closed.sum())
-        self.state.tally.bound += int(pruned.sum())
-        self.state.tally.infeasible += int((~closed & ~pruned).sum())
+        self.visited += len(cells)
         self._keep(cells, variants, weight)
+        self._tally(cells, variants, weight)
+
+    def _tally(self, cells: Cells, variants: Variants, weight: np.ndarray) -> None:
+        """Count how each priced leaf was closed: by its least exact price, by a bound below that, or because nothing fits."""
+        exact = (variants.verdict >= self.pricer.demand) & np.isfinite(variants.seconds)
+        priced = np.full(len(cells), np.inf)
+        np.minimum.at(priced, variants.cell[exact], variants.seconds[exact])
+        least = priced.copy()
+        np.minimum.at(least, variants.cell[~exact], variants.closed_s[~exact])
+        infeasible = ~np.isfinite(least)
+        evaluated = (priced <= least) & ~infeasible
+        self.state.tally.evaluated += int(evaluated.sum())
+        self.state.tally.infeasible += int(infeasible.sum())
+        self.state.tally.bound += int((~evaluated & ~infeasible).sum())
         if self.keep_proof:
-            least = np.full(len(cells), np.inf)
-            known = np.where(np.isfinite(variants.seconds), variants.seconds, variants.bound_s)
-            np.minimum.at(least, variants.cell[fits], known[fits])
-            for index in range(len(cells)):
-                how = "evaluated" if closed[index] else "infeasible"
-                self.state.proof.append((cells.take(np.array([index])), how, least[index : index + 1]))
+            how = np.where(evaluated, "evaluated", np.where(infeasible, "infeasible", "bound"))
+            self._log(cells, how, least * weight)
+
+    def _log(self, cells: Cells, how: np.ndarray, value: np.ndarray) -> None:
+        """Append to the proof, one cell at a time."""
+        for index in range(len(cells)):
+            self.state.proof.append((cells.take(np.array([index])), str(how[index]), value[index : index + 1]))
 
     def _keep(self, cells: Cells, variants: Variants, weight: np.ndarray) -> None:
         """Merge the best priced variants into the pool, and what only fits into the risky list."""
@@ -270,8 +277,7 @@ class Driver:
 
     # ----------------------------------------------------------------------------------------------------------------- limits
     def _stopped(self) -> bool:
-        tally = self.state.tally
-        if self.work_limit is not None and tally.evaluated + tally.infeasible >= self.work_limit:
+        if self.work_limit is not None and self.visited >= self.work_limit:
             self.state.stopped_by = "work"
             return True
         if self.should_stop():
@@ -292,9 +298,7 @@ class Driver:
         if self.state.stopped_by == "proof" and self.state.tally.open:
             self.state.stopped_by = "target_gap"
         if self.keep_proof:
-            for index in range(len(cells)):
-                how = "bound" if by_bound[index] else "open"
-                self.state.proof.append((cells.take(np.array([index])), how, bounds[index : index + 1]))
+            self._log(cells, np.where(by_bound, "bound", "open"), bounds)
 
     def _report(self, frontier: _Frontier) -> None:
         best = self.state.best

@@ -40,9 +40,7 @@ def layout_of(
     start = tables.split_start[candidate.split[0]]
     bounds = tables.bounds[start : start + stages * vpp + 1]
     options = _options(model, grid, builder, candidate, bounds)
-    copies = 1
-    if variant.inside_node and variant.zero > 0:
-        copies = int(builder.copies(cell.group[:, 0], cell.tp[:, 0], cell.cp[:, 0] * cell.total_dp)[0])
+    copies = builder.slot_copies(cell)[0] if variant.inside_node and variant.zero > 0 else (1, 1)
     groups = model.problem.cluster.groups
     order = list(dict.fromkeys([int(cell.group[0, 0]), int(cell.group[0, 1]), *range(len(groups))]))
     ranks = RankMap(groups=tuple(groups[g].name for g in order), sizes=tuple(model.networks[g].devices for g in order))
@@ -56,7 +54,8 @@ def layout_of(
             vpp=vpp,
             mbs=int(cell.mbs[0]),
             zero=variant.zero,
-            replicate=copies,
+            replicate=int(copies[0]),
+            stage_replicate=tuple(int(copies[0 if stage < int(cell.first_count[0, 0]) else 1]) for stage in range(stages)),
             sequence_parallel=grid.sequence_parallel[0],
             cp_kind=CP_KINDS[int(cell.cp_kind[0])],
             offload_optimizer=offload_percent / 100.0,

@@ -24,7 +24,10 @@ STATES_PER_BLOCK = 40_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variants:
-    """Priced candidates: the cell and the choice of each, its verdict, bound and seconds (inf where not needed)."""
+    """Priced candidates: the cell and the choice of each, its verdict, bound and seconds (inf where not needed).
+
+    `closed_s`: seconds that nothing which fits as demanded can undercut under this choice, inf once nothing can fit.
+    """
 
     cell: np.ndarray
     state: np.ndarray
@@ -34,6 +37,7 @@ class Variants:
     bound_s: np.ndarray
     seconds: np.ndarray
     headroom_bytes: np.ndarray
+    closed_s: np.ndarray
 
 
 class LeafPricer:
@@ -53,49 +57,56 @@ class LeafPricer:
 
     def price(self, cells: Cells, weight: np.ndarray, at_most: float) -> Variants:
         """All variants of `cells`; exact seconds for those that fit as demanded and may cost less than `at_most` (a value)."""
-        cell, state, mode = self._choices(cells)
+        legal = self._legal(cells, self.grid.offload_percent[0]) & self._distinct(cells)
+        may_offload = legal & self._legal(cells, self.grid.offload_percent[-1])
+        cell, state, mode = self._choices(cells, self._least_where_alone(cells, legal, may_offload))
         chosen = cells.take(cell)
         zero = np.array([variant.zero for variant in self.grid.states])[state]
         zero = np.where(chosen.cp[:, 0] * chosen.total_dp == 1, 0, zero)
         inside = np.array([variant.inside_node for variant in self.grid.states])[state]
         low, high = np.array(self.grid.modes)[mode].T
         candidates = self.builder.candidates(chosen, zero=zero, inside_node=inside, low=low, high=high)
-        may_offload = self._legal(cells, self.grid.offload_percent[-1])[cell, state]
-        return self._ladder(candidates, cell, state, mode, weight[cell], at_most, may_offload)
+        return self._ladder(candidates, cell, state, mode, weight[cell], at_most, may_offload[cell, state])
 
-    def _choices(self, cells: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cell, state and mode of every variant that is distinct and legal."""
+    def _choices(self, cells: Cells, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cell, state and mode of every variant in `legal[cells, states]`."""
         states, modes = len(self.grid.states), len(self.grid.modes)
         cell = np.repeat(np.arange(len(cells)), states * modes)
         state = np.tile(np.repeat(np.arange(states), modes), len(cells))
         mode = np.tile(np.arange(modes), len(cells) * states)
-        keep = (self._distinct(cells) & self._legal(cells, self.grid.offload_percent[0]))[cell, state]
+        keep = legal[cell, state]
         return cell[keep], state[keep], mode[keep]
 
     def _legal(self, cells: Cells, offload_percent: int) -> np.ndarray:
         """bool[cells, states]: what the framework accepts."""
         keep = np.ones((len(cells), len(self.grid.states)), dtype=bool)
         for index, variant in enumerate(self.grid.states):
-            copies = np.ones(len(cells), dtype=np.int64)
+            copies = np.ones((len(cells), 2), dtype=np.int64)
             if variant.inside_node and variant.zero > 0:
-                copies = self.builder.copies(cells.group[:, 0], cells.tp[:, 0], cells.cp[:, 0] * cells.total_dp)
+                copies = self.builder.slot_copies(cells)
             keep[:, index] = legal_variants(self.rules, self.model, self.grid, cells, variant, copies, offload_percent)
         return keep
 
     def _distinct(self, cells: Cells) -> np.ndarray:
-        """bool[cells, states]: sharding needs ranks to share with, HSDP a group that spans nodes on every slot."""
-        ranks = cells.cp[:, 0] * cells.total_dp
-        keep = np.ones((len(cells), len(self.grid.states)), dtype=bool)
-        single = ranks == 1
-        lowest = min(variant.zero for variant in self.grid.states)
-        spans = np.ones(len(cells), dtype=bool)
-        for slot in range(2):
-            spans &= self.builder.copies(cells.group[:, slot], cells.tp[:, slot], cells.cp[:, slot] * cells.total_dp) > 1
-        spans &= cells.chains == 1
-        for index, variant in enumerate(self.grid.states):
-            keep[:, index] &= ~single | (variant.zero == lowest)
-            if variant.inside_node:
-                keep[:, index] &= spans
+        """bool[cells, states]: HSDP needs groups that span nodes on every slot, in equal copies where stages must be alike."""
+        copies = self.builder.slot_copies(cells)
+        spans = (copies > 1).all(axis=1) & (cells.chains == 1)
+        if not self.rules.capabilities.per_stage_degrees:
+            spans &= copies[:, 0] == copies[:, 1]
+        inside = np.array([variant.inside_node for variant in self.grid.states])
+        keep: np.ndarray = ~inside[None, :] | spans[:, None]
+        return keep
+
+    def _least_where_alone(self, cells: Cells, legal: np.ndarray, may_offload: np.ndarray) -> np.ndarray:
+        """Where one rank holds all, ZeRO levels differ in legality alone: the lowest legal one, and that which may offload."""
+        alone = cells.cp[:, 0] * cells.total_dp == 1
+        least = np.zeros_like(legal)
+        rows = np.arange(len(cells))
+        by_level = np.argsort([variant.zero for variant in self.grid.states], kind="stable")
+        for choices in (legal, may_offload):
+            first = by_level[np.argmax(choices[:, by_level], axis=1)]
+            least[rows, first] |= choices[rows, first]
+        keep: np.ndarray = np.where(alone[:, None], least, legal)
         return keep
 
     def _ladder(
@@ -123,46 +134,47 @@ class LeafPricer:
             bound_s=np.full(size, np.inf),
             seconds=np.full(size, np.inf),
             headroom_bytes=np.full(size, -np.inf),
+            closed_s=np.full(size, np.inf),
         )
-        self._host_bound = np.zeros(size, dtype=bool)
         limit = at_most / weight
         percents = self.grid.offload_percent
-        left = self._try(candidates, out, np.arange(size), percents[0], limit)
+        left, _ = self._try(candidates, out, np.arange(size), percents[0], limit)
         left = left[may_offload[left]]
         if len(percents) > 1:
-            most = self._try(candidates, out, left, percents[-1], limit)
-            # what fits with most offloaded may fit with less; what fails there only because of host memory too
-            again = np.setdiff1d(left, most[~self._host_bound[most]])
-            again = again[out.verdict[again] != PRUNED]
+            most, by_host = self._try(candidates, out, left, percents[-1], limit)
+            # what fits or is too slow with most offloaded may do with less; what fails there only because of host memory too
+            again = np.setdiff1d(left, most[~by_host])
             for percent in percents[1:-1]:
-                again = self._try(candidates, out, again, percent, limit, replace_any=True)
+                again, _ = self._try(candidates, out, again, percent, limit)
         if not self.model.scenarios.equal_rows:
             self._run_schedules(candidates, out, weight, at_most)
         return out
 
     def _try(
-        self, candidates: Candidates, out: Variants, rows: np.ndarray, percent: int, limit: np.ndarray, replace_any: bool = False
-    ) -> np.ndarray:
-        """Price `rows` with one offload fraction; the rows that still do not fit as demanded."""
+        self, candidates: Candidates, out: Variants, rows: np.ndarray, percent: int, limit: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Price `rows` with one offload fraction; (the rows that do not fit as demanded, whether host memory is why).
+
+        A row that fits, or that its bound closes, replaces what larger fractions gave: they only cost more.
+        """
         if not len(rows):
-            return rows
+            return rows, np.zeros(0, dtype=bool)
         trial = candidates.take(rows).with_offload(percent)
         exact = self.model.scenarios.equal_rows
         prices = price(
             self.model, self.builder.tables(), trial, exact=exact, same_count=self.grid.same_count, at_most_s=limit[rows]
         )
         fits = prices.verdict >= self.demand
-        better = fits | (prices.verdict > out.verdict[rows]) if replace_any else prices.verdict > out.verdict[rows]
-        pruned = (prices.verdict == PRUNED) & (out.verdict[rows] == UNFIT)
-        chosen = better | pruned
+        pruned = prices.verdict == PRUNED
+        chosen = fits | (prices.verdict > out.verdict[rows]) | (pruned & (out.verdict[rows] == UNFIT))
+        out.closed_s[rows[fits | pruned]] = prices.bound_s[fits | pruned]
         out.offload_percent[rows[chosen]] = percent
         out.verdict[rows[chosen]] = prices.verdict[chosen]
         out.bound_s[rows[chosen]] = prices.bound_s[chosen]
         out.seconds[rows[chosen]] = prices.seconds[chosen]
         out.headroom_bytes[rows[chosen]] = prices.headroom_bytes[chosen]
-        self._host_bound[rows] = prices.host_over
-        left: np.ndarray = rows[~fits & ~pruned]
-        return left
+        unfit = ~fits & ~pruned
+        return rows[unfit], prices.host_over[unfit]
 
     def _run_schedules(self, candidates: Candidates, out: Variants, weight: np.ndarray, at_most: float) -> None:
         """Exact prices where rows differ, cheapest bound first, until no bound is below the best price."""

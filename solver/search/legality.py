@@ -18,7 +18,7 @@ def legal_cells(rules: RuleSet, model: CostModel, grid: Grid, cells: Cells) -> n
             left = np.flatnonzero(~keep)
             if len(left):
                 keep[left] = legal_variants(
-                    rules, model, grid, cells.take(left), StateVariant(zero, False), np.ones(len(left)), percent
+                    rules, model, grid, cells.take(left), StateVariant(zero, False), np.ones((len(left), 2)), percent
                 )
     return keep
 
@@ -26,7 +26,7 @@ def legal_cells(rules: RuleSet, model: CostModel, grid: Grid, cells: Cells) -> n
 def legal_variants(
     rules: RuleSet, model: CostModel, grid: Grid, cells: Cells, state: StateVariant, copies: np.ndarray, offload_percent: int
 ) -> np.ndarray:
-    """bool[cells]: every rule holds on every slot and chain under one state variant; `copies` of the optimizer shards."""
+    """bool[cells]: every rule holds on every slot and chain of one state variant; `copies[cells, slots]` of optimizer shards."""
     keep = np.ones(len(cells), dtype=bool)
     layers = model.architecture.layers
     for slot in range(2):
@@ -51,7 +51,7 @@ def legal_variants(
                 "sequence_parallel": ((chosen.tp[:, slot] > 1) & grid.sequence_parallel[0]).astype(np.int64),
                 "cp_kind": chosen.cp_kind,
                 "offload_optimizer_percent": np.full(len(chosen), offload_percent),
-                "optimizer_replicas": copies[active].astype(np.int64),
+                "optimizer_replicas": copies[active, slot].astype(np.int64),
                 "explicit_split": ((chosen.split == 1) | (layers % (chosen.stages * chosen.vpp) > 0)).astype(np.int64),
                 "devices": chosen.devices.sum(axis=1),
                 "step_rows": chosen.rows,

@@ -123,11 +123,16 @@ class TableBuilder:
             found[:, slot] = rows[inverse]
         return found, self._cross_meshes(cells)
 
+    def slot_copies(self, cells: Cells) -> np.ndarray:
+        """int[N, 2] copies of a shard group that stays inside one node, per slot."""
+        ranks = cells.cp * cells.total_dp[:, None]
+        return np.stack([self.copies(cells.group[:, slot], cells.tp[:, slot], ranks[:, slot]) for slot in range(2)], axis=1)
+
     def copies(self, group: np.ndarray, tp: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-        """Copies of a shard group when it stays inside one node (1 when it cannot be cut there)."""
+        """Copies of a shard group when it stays inside one node (1 when it cannot be cut there or a node holds one rank)."""
         per_node = np.array([entry.devices_per_node for entry in self.model.problem.cluster.groups])[group]
         inside = np.maximum(per_node // tp, 1)
-        return np.where((ranks > inside) & (ranks % inside == 0), ranks // inside, 1)
+        return np.where((inside > 1) & (ranks > inside) & (ranks % inside == 0), ranks // inside, 1)
 
     def _add_meshes(self, keys: np.ndarray) -> None:
         fresh = np.array([key for key in keys.tolist() if tuple(key) not in self.mesh_rows], dtype=np.int64).reshape(-1, 7)

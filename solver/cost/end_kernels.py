@@ -1,0 +1,283 @@
+"""Compiled seconds after the last backward: gradient and parameter traffic, optimizer (arguments as in `memory_kernels`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost.columns import (
+    EXPERT_REPLICA_LATENCY,
+    EXPERT_REPLICA_SLOPE,
+    EXPERT_REPLICATED_RANKS,
+    EXPERT_SHARD_LATENCY,
+    EXPERT_SHARD_RANKS,
+    EXPERT_SHARD_SLOPE,
+    GATHER_OVERLAP,
+    GRADIENT_OVERLAP,
+    GRADIENT_STATE,
+    HOST_UPDATE_BYTES_PER_S,
+    MEAN_WORK,
+    MTP_KIND,
+    MTP_LAYERS,
+    OFFLOAD_EFFICIENCY,
+    OFFLOAD_OVERLAP,
+    OPTIMIZER_EFFICIENCY,
+    OPTIMIZER_STATE,
+    PCIE_BYTES_PER_S,
+    PEER_LATENCY,
+    PEER_SLOPE,
+    POINT_GROUP,
+    POINT_MBS,
+    RECOMPUTE_BASE,
+    RECOMPUTE_SLOPE,
+    REPLICA_LATENCY,
+    REPLICA_SLOPE,
+    REPLICATED_RANKS,
+    SHARD_LATENCY,
+    SHARD_RANKS,
+    SHARD_SLOPE,
+    STREAM_BYTES_PER_S,
+    TABLE_PARAMETERS,
+    TIED,
+    WEIGHT_STATE,
+)
+from solver.cost.memory_kernels import stage_parameters
+from solver.schedules.kernels import compiled
+
+
+@compiled
+def step_ends(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    meshes: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    zero: int,
+    offload: float,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    sync: np.ndarray,
+    update: np.ndarray,
+) -> None:
+    """Write seconds of gradient and parameter traffic, `sync` [chains, stages, exposed | hidden], and of the update, `update`."""
+    for chain in range(point_at.shape[0]):
+        for stage in range(stages):
+            update[chain, stage] = stage_end(
+                kinds,
+                points,
+                meshes,
+                groups,
+                scalars,
+                layer_kind,
+                bounds,
+                stages,
+                vpp,
+                point_at,
+                mesh_at,
+                zero,
+                offload,
+                forward,
+                backward,
+                chain,
+                stage,
+                0.0,
+                sync[chain, stage],
+            )
+
+
+@compiled
+def first_stage_ends(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    meshes: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    zero: int,
+    offload: float,
+    low: int,
+    high: int,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    sync: np.ndarray,
+    update: np.ndarray,
+) -> None:
+    """As `step_ends` for the first stage alone, least over all mixtures of `low` and `high`: `backward` is that of `low`, traffic
+    hides behind that of `high`.
+    """
+    for chain in range(point_at.shape[0]):
+        more = more_recompute_seconds(kinds, points, scalars, layer_kind, bounds, stages, vpp, point_at[chain, 0], low, high)
+        update[chain, 0] = stage_end(
+            kinds,
+            points,
+            meshes,
+            groups,
+            scalars,
+            layer_kind,
+            bounds,
+            stages,
+            vpp,
+            point_at,
+            mesh_at,
+            zero,
+            offload,
+            forward,
+            backward,
+            chain,
+            0,
+            more,
+            sync[chain, 0],
+        )
+
+
+@compiled
+def more_recompute_seconds(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    scalars: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point: int,
+    low: int,
+    high: int,
+) -> float:
+    """Seconds that `high` adds to a mean micro-batch's backward on the first stage when every layer has it instead of `low`."""
+    if low == high:
+        return 0.0
+    work = scalars[MEAN_WORK] * points[point, POINT_MBS]
+    more = 0.0
+    for chunk in range(vpp):
+        virtual = chunk * stages
+        for layer in range(bounds[virtual], bounds[virtual + 1]):
+            entry = kinds[point, layer_kind[layer]]
+            more += entry[RECOMPUTE_BASE + high] - entry[RECOMPUTE_BASE + low]
+            more += (entry[RECOMPUTE_SLOPE + high] - entry[RECOMPUTE_SLOPE + low]) * work
+    if stages == 1 and scalars[MTP_LAYERS] > 0.0:
+        entry = kinds[point, int(scalars[MTP_KIND])]
+        once = entry[RECOMPUTE_BASE + high] - entry[RECOMPUTE_BASE + low]
+        once += (entry[RECOMPUTE_SLOPE + high] - entry[RECOMPUTE_SLOPE + low]) * work
+        more += scalars[MTP_LAYERS] * once
+    return max(0.0, float(more))
+
+
+@compiled
+def stage_end(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    meshes: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    zero: int,
+    offload: float,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    chain: int,
+    stage: int,
+    more_backward_s: float,
+    sync: np.ndarray,
+) -> float:
+    """Write [exposed, hidden] synchronisation seconds of one stage; its optimizer seconds."""
+    parameters = np.empty(4)
+    point = point_at[chain, stage]
+    mesh = mesh_at[chain, stage]
+    stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point, parameters)
+    work = scalars[MEAN_WORK] * points[point, POINT_MBS]
+    forward_s = 0.0
+    backward_s = more_backward_s
+    for chunk in range(vpp):
+        virtual = chunk * stages + stage
+        forward_s += forward[chain, virtual, 0] + forward[chain, virtual, 1] * work
+        backward_s += backward[chain, virtual, 0] + backward[chain, virtual, 1] * work
+    sync_seconds(points, meshes, scalars, parameters, point, mesh, stage, stages, zero, forward_s, backward_s, sync)
+    return update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
+
+
+@compiled
+def sync_seconds(
+    points: np.ndarray,
+    meshes: np.ndarray,
+    scalars: np.ndarray,
+    parameters: np.ndarray,
+    point: int,
+    mesh: int,
+    stage: int,
+    stages: int,
+    zero: int,
+    forward_s: float,
+    backward_s: float,
+    out: np.ndarray,
+) -> None:
+    """Write [exposed, hidden]: gradients are reduced behind the last backward, parameters gathered behind the next forward."""
+    dense, expert = parameters[0], parameters[1]
+    shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
+    per_byte = meshes[mesh, SHARD_SLOPE] * dense + meshes[mesh, EXPERT_SHARD_SLOPE] * expert
+    latency = (meshes[mesh, SHARD_LATENCY] if shard > 1.0 else 0.0) + (
+        meshes[mesh, EXPERT_SHARD_LATENCY] if expert > 0.0 and expert_shard > 1.0 else 0.0
+    )
+    scatter = latency + per_byte * scalars[GRADIENT_STATE]
+    gather = latency + per_byte * scalars[WEIGHT_STATE]
+    reduced = 0.0
+    if zero == 0:
+        reduced = 2.0 * scatter
+    elif zero == 1:
+        reduced = scatter
+    if meshes[mesh, REPLICATED_RANKS] > 1.0:
+        moved = dense / shard * scalars[GRADIENT_STATE]
+        reduced += 2.0 * (meshes[mesh, REPLICA_LATENCY] + meshes[mesh, REPLICA_SLOPE] * moved)
+    if meshes[mesh, EXPERT_REPLICATED_RANKS] > 1.0 and expert > 0.0:
+        moved = expert / expert_shard * scalars[GRADIENT_STATE]
+        reduced += 2.0 * (meshes[mesh, EXPERT_REPLICA_LATENCY] + meshes[mesh, EXPERT_REPLICA_SLOPE] * moved)
+    gathered = gather if zero == 1 or zero == 2 else 0.0
+    exposed = max(0.0, reduced - scalars[GRADIENT_OVERLAP] * backward_s)
+    exposed += max(0.0, gathered - scalars[GATHER_OVERLAP] * forward_s)
+    hidden = reduced + gathered - exposed
+    if scalars[TIED] > 0.0 and stages > 1 and (stage == 0 or stage == stages - 1):
+        moved = points[point, TABLE_PARAMETERS] * scalars[GRADIENT_STATE]
+        exposed += meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved
+    out[0] = exposed
+    out[1] = hidden
+
+
+@compiled
+def update_seconds(
+    points: np.ndarray,
+    meshes: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    parameters: np.ndarray,
+    point: int,
+    mesh: int,
+    zero: int,
+    offload: float,
+) -> float:
+    """Optimizer step: read and write of the states; the offloaded part crosses PCIe and is updated from host memory."""
+    held = parameters[0] + parameters[1]
+    if zero >= 1:
+        held = parameters[0] / meshes[mesh, SHARD_RANKS] + parameters[1] / meshes[mesh, EXPERT_SHARD_RANKS]
+    touched = 2.0 * scalars[OPTIMIZER_STATE] + scalars[GRADIENT_STATE] + scalars[WEIGHT_STATE]
+    seconds = held * (1.0 - offload) * touched / (points[point, STREAM_BYTES_PER_S] * scalars[OPTIMIZER_EFFICIENCY])
+    if offload > 0.0:
+        group = int(points[point, POINT_GROUP])
+        moved = held * offload * (4.0 + scalars[WEIGHT_STATE])
+        crossing = moved / (groups[group, PCIE_BYTES_PER_S] * scalars[OFFLOAD_EFFICIENCY])
+        updating = held * offload * (2.0 * scalars[OPTIMIZER_STATE] + 4.0) / scalars[HOST_UPDATE_BYTES_PER_S]
+        seconds += (crossing + updating) * (1.0 - scalars[OFFLOAD_OVERLAP])
+    return float(seconds)
