@@ -12,9 +12,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from solver.balance.kernels import RAMP_TOKENS, pack_rows
 from solver.problem import Problem, SequenceLengths
 
-RAMP_TOKENS = 400.0
 DRAW_BLOCK = 1024
 
 
@@ -145,14 +145,6 @@ def _packed_batch(
         needed = int(np.searchsorted(np.cumsum(block), rows * row_tokens - total)) + 1
         drawn.append(block[:needed])
         total += int(block[:needed].sum())
-    free = np.full(rows, row_tokens, dtype=np.int64)
     work = np.zeros(rows)
-    tokens = 0
-    for length in np.sort(np.concatenate(drawn))[::-1]:
-        row = int(np.argmax(free >= length))
-        if free[row] < length:
-            continue
-        free[row] -= length
-        work[row] += float(length) * (float(length) + RAMP_TOKENS)
-        tokens += int(length)
-    return work, float(tokens)
+    longest_first = np.ascontiguousarray(np.sort(np.concatenate(drawn))[::-1])
+    return work, float(pack_rows(longest_first, row_tokens, work))

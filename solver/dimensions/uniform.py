@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,7 +151,8 @@ def _strategy(shape: LayoutShape, stage: int, recompute: Recompute) -> Strategy:
 def _commonest(values: list[Recompute]) -> Recompute:
     if not values:
         return Recompute(kind="none")
-    return max(values, key=lambda value: (values.count(value), value == values[-1]))
+    counts = Counter(values)
+    return max(counts, key=lambda value: (counts[value], value == values[-1]))
 
 
 def _overrides(shape: LayoutShape, layers: list[int], common: Recompute) -> tuple[Override, ...]:

@@ -14,7 +14,8 @@ import numpy as np
 from solver.bounds import SkeletonBounds, skeleton_bounds
 from solver.cost.table import CostModel
 from solver.plan import Progress
-from solver.search.cells import REPLICAS, STAGES, UNIFORM, Cells, no_cells
+from solver.search.cells import REPLICAS, STAGES, UNIFORM, Cells
+from solver.search.frontier import Frontier
 from solver.search.grid import Grid
 from solver.search.leaves import LeafPricer, Variants
 from solver.search.pairs import split_layers, split_shares
@@ -109,7 +110,7 @@ class Driver:
         """Search until the proof, the target gap, the work limit or the caller's stop."""
         cells = self.space.cells
         bounds = self._bounds(cells)
-        frontier = _Frontier()
+        frontier = Frontier()
         uniform = cells.family == UNIFORM
         if self.model.problem.search.force == "bounds":
             uniform = np.zeros(len(cells), dtype=bool)
@@ -132,7 +133,7 @@ class Driver:
             self._price(block)
         self.exhaust = False
 
-    def _drain(self, frontier: _Frontier) -> None:
+    def _drain(self, frontier: Frontier) -> None:
         """Visit cells best first until none is below the cutoff. Uniform cells come first and seed the incumbent."""
         size = FIRST_BLOCK
         while True:
@@ -173,7 +174,7 @@ class Driver:
         return np.asarray(skeleton_bounds(self.model, self.builder.tables(), candidates, parts) * self.weight(cells))
 
     # ---------------------------------------------------------------------------------------------------------------- visits
-    def _visit(self, block: Cells, bounds: np.ndarray, frontier: _Frontier) -> None:
+    def _visit(self, block: Cells, bounds: np.ndarray, frontier: Frontier) -> None:
         leaf = block.level == 1
         opened = np.flatnonzero(~leaf)
         if leaf.any():
@@ -185,7 +186,7 @@ class Driver:
         if len(opened):
             self._split(block.take(opened), bounds[opened], frontier)
 
-    def _split(self, cells: Cells, bounds: np.ndarray, frontier: _Frontier) -> None:
+    def _split(self, cells: Cells, bounds: np.ndarray, frontier: Frontier) -> None:
         for family in (REPLICAS, STAGES):
             mine = cells.family == family
             if not mine.any():
@@ -285,7 +286,7 @@ class Driver:
             return True
         return False
 
-    def _close(self, frontier: _Frontier) -> None:
+    def _close(self, frontier: Frontier) -> None:
         """What is left in the frontier is closed by its bound, or stays open when the search was stopped or met its target."""
         best = self.state.best
         cells, bounds = frontier.rest()
@@ -300,7 +301,7 @@ class Driver:
         if self.keep_proof:
             self._log(cells, np.where(by_bound, "bound", "open"), bounds)
 
-    def _report(self, frontier: _Frontier) -> None:
+    def _report(self, frontier: Frontier) -> None:
         best = self.state.best
         tally = self.state.tally
         bound = frontier.least()
@@ -309,44 +310,3 @@ class Driver:
         gap = (value - lowest) / value if value and lowest is not None else None
         done = tally.evaluated + tally.infeasible + frontier.leaves_at_least(self._cutoff())
         self.on_progress(Progress(done=done, total=self.space.leaves, incumbent=value, bound=lowest, gap=gap))
-
-
-class _Frontier:
-    """Unvisited cells with their bounds."""
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[Cells, np.ndarray]] = []
-
-    def push(self, cells: Cells, bounds: np.ndarray) -> None:
-        if len(cells):
-            self.parts.append((cells, bounds))
-
-    def pop(self, size: int, below: float) -> tuple[Cells | None, np.ndarray]:
-        """The `size` cells with the least bounds, all below `below`; None when there is none."""
-        cells, bounds = self.rest()
-        promising = np.flatnonzero(bounds < below)
-        if not len(promising):
-            return None, np.empty(0)
-        if len(promising) > size:
-            promising = promising[np.argpartition(bounds[promising], size)[:size]]
-        promising = promising[np.argsort(bounds[promising], kind="stable")]
-        left = np.ones(len(cells), dtype=bool)
-        left[promising] = False
-        self.parts = [(cells.take(left), bounds[left])] if left.any() else []
-        return cells.take(promising), bounds[promising]
-
-    def rest(self) -> tuple[Cells, np.ndarray]:
-        """Everything unvisited."""
-        if not self.parts:
-            return no_cells(), np.empty(0)
-        if len(self.parts) > 1:
-            self.parts = [
-                (Cells.concatenate([cells for cells, _ in self.parts]), np.concatenate([bounds for _, bounds in self.parts]))
-            ]
-        return self.parts[0]
-
-    def least(self) -> float:
-        return min((float(bounds.min()) for _, bounds in self.parts if len(bounds)), default=np.inf)
-
-    def leaves_at_least(self, value: float) -> int:
-        return sum(int(cells.leaves[bounds >= value].sum()) for cells, bounds in self.parts)

@@ -44,13 +44,14 @@ def layout_of(
     groups = model.problem.cluster.groups
     order = list(dict.fromkeys([int(cell.group[0, 0]), int(cell.group[0, 1]), *range(len(groups))]))
     ranks = RankMap(groups=tuple(groups[g].name for g in order), sizes=tuple(model.networks[g].devices for g in order))
+    meaning = {option: recompute_of(model, option) for option in set(options.tolist())}
     experts = any(kind.mlp is not None and kind.mlp.kind == "moe" for kind in model.architecture.kinds)
     return build_layout(
         LayoutShape(
             ranks=ranks,
             parts=_parts(cell),
             bounds=bounds,
-            recompute=tuple(recompute_of(model, int(option)) for option in options),
+            recompute=tuple(meaning[option] for option in options.tolist()),
             vpp=vpp,
             mbs=int(cell.mbs[0]),
             zero=variant.zero,

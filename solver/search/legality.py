@@ -35,7 +35,7 @@ def legal_variants(
             active = (chain < cells.chains) & second
             if not active.any():
                 continue
-            chosen = cells.take(active)
+            chosen = cells if active.all() else cells.take(active)
             open_micro = chosen.micro[:, chain] <= 0
             columns = {
                 "tp": chosen.tp[:, slot],

@@ -27,23 +27,33 @@ class TableBuilder:
         self.kinds = np.zeros((0, len(model.architecture.kinds), col.KIND_COLUMNS))
         self.points = np.zeros((0, col.POINT_COLUMNS))
         self.meshes = np.zeros((0, col.MESH_COLUMNS))
-        self.bounds: list[np.ndarray] = []
+        self.fresh_bounds: list[np.ndarray] = []
+        self.bounds = np.zeros(0, dtype=np.int64)
+        self.split_start = np.zeros(1, dtype=np.int64)
         self.placements = np.zeros((0, 2, 1), dtype=np.int64)
         self.peers = peer_table(model)
         self.weights, self.head_weight = _relative_weights(model)
 
     def tables(self) -> Tables:
         """The tables as they are now."""
-        starts = np.cumsum([0, *(len(bounds) for bounds in self.bounds)])
+        self._join_bounds()
         return Tables(
             kinds=self.kinds,
             points=self.points,
             meshes=self.meshes,
             peers=self.peers,
-            bounds=np.concatenate(self.bounds) if self.bounds else np.zeros(1, dtype=np.int64),
-            split_start=starts.astype(np.int64),
+            bounds=self.bounds,
+            split_start=self.split_start,
             placements=self.placements,
         )
+
+    def _join_bounds(self) -> None:
+        """Append the splits that came since the last call to the flat array of all splits."""
+        if self.fresh_bounds:
+            ends = self.split_start[-1] + np.cumsum([len(bounds) for bounds in self.fresh_bounds])
+            self.bounds = np.concatenate([self.bounds, *self.fresh_bounds])
+            self.split_start = np.concatenate([self.split_start, ends.astype(np.int64)])
+            self.fresh_bounds = []
 
     def candidates(
         self, cells: Cells, *, zero: np.ndarray, inside_node: np.ndarray, low: np.ndarray, high: np.ndarray
@@ -191,8 +201,8 @@ class TableBuilder:
         rows = []
         for key in distinct.tolist():
             if tuple(key) not in self.split_rows:
-                self.split_rows[tuple(key)] = len(self.bounds)
-                self.bounds.append(self.split_bounds(*key))
+                self.split_rows[tuple(key)] = len(self.split_rows)
+                self.fresh_bounds.append(self.split_bounds(*key))
             rows.append(self.split_rows[tuple(key)])
         found: np.ndarray = np.array(rows, dtype=np.int64)[inverse]
         return found
