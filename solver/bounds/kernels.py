@@ -49,6 +49,8 @@ def skeleton_batch(
     deviation = np.zeros(scenarios)
     excess = np.zeros(scenarios)
     known_rows = -1
+    known_mbs = -1
+    known_micro = -1
     for index in range(stages_of.shape[0]):
         stages = stages_of[index]
         vpp = vpp_of[index]
@@ -93,8 +95,11 @@ def skeleton_batch(
         micro_batches = 0
         for chain in range(chains):
             micro_batches += count[chain] * micro[chain]
-        for scenario in range(scenarios):
-            total_work[scenario] = taken_work(row_work[scenario], mbs, micro_batches, equal_rows)
+        if mbs != known_mbs or micro_batches != known_micro:
+            known_mbs = mbs
+            known_micro = micro_batches
+            for scenario in range(scenarios):
+                total_work[scenario] = taken_work(row_work[scenario], mbs, micro_batches, equal_rows)
         sync = np.zeros((chains, stages, 2))
         update = np.zeros((chains, stages))
         bound[index] = step_bound(forward, backward, stages, vpp, count, micro, mbs, total_work, sync, update, scalars)

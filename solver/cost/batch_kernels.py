@@ -109,6 +109,8 @@ def price_batch(
     scenarios = row_work.shape[0]
     total_work = np.empty(scenarios)
     per_scenario = np.empty(scenarios)
+    known_mbs = -1
+    known_micro = -1
     for index in range(stages_of.shape[0]):
         stages = stages_of[index]
         vpp = vpp_of[index]
@@ -132,8 +134,11 @@ def price_batch(
         micro_batches = 0
         for chain in range(chains):
             micro_batches += count[chain] * micro[chain]
-        for scenario in range(scenarios):
-            total_work[scenario] = taken_work(row_work[scenario], mbs, micro_batches, equal_rows)
+        if mbs != known_mbs or micro_batches != known_micro:
+            known_mbs = mbs
+            known_micro = micro_batches
+            for scenario in range(scenarios):
+                total_work[scenario] = taken_work(row_work[scenario], mbs, micro_batches, equal_rows)
         forward = np.empty((chains, span, 2))
         backward = np.empty((chains, span, 2))
         sync = np.empty((chains, stages, 2))

@@ -10,7 +10,7 @@ from solver.cost import columns as col
 from solver.cost.batch_kernels import taken_work
 from solver.cost.end_kernels import step_ends
 from solver.cost.laid_out import LaidOut, lay_out
-from solver.cost.memory_kernels import MEMORY_COLUMNS, SAFE, stage_verdict
+from solver.cost.memory_kernels import MEMORY_COLUMNS, SAFE, stage_states, stage_verdict
 from solver.cost.price_kernels import dealt_work, step_bound, step_seconds
 from solver.cost.table import CostModel, cost_model
 from solver.cost.time_kernels import operation_seconds
@@ -136,7 +136,7 @@ def assemble(model: CostModel, layout: Layout) -> Assembled:
     shape = model.architecture.kind_of_layer
     shared = (laid.kinds, laid.points, laid.meshes)
     for stage in range(stages):
-        least = stage_verdict(
+        stage_states(
             *shared,
             model.groups,
             model.scalars,
@@ -146,9 +146,22 @@ def assemble(model: CostModel, layout: Layout) -> Assembled:
             layout.vpp,
             laid.point_at,
             laid.point_at,
-            laid.micro_batches,
             laid.zero,
             laid.offload,
+            stage,
+            memory,
+        )
+        least = stage_verdict(
+            laid.kinds,
+            laid.points,
+            model.groups,
+            model.scalars,
+            shape,
+            laid.bounds,
+            stages,
+            layout.vpp,
+            laid.point_at,
+            laid.micro_batches,
             laid.options,
             stage,
             memory,

@@ -221,7 +221,7 @@ def layer_memory(
 
 
 @compiled
-def stage_verdict(
+def stage_states(
     kinds: np.ndarray,
     points: np.ndarray,
     meshes: np.ndarray,
@@ -233,24 +233,43 @@ def stage_verdict(
     vpp: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
-    micro_batches: np.ndarray,
     zero: int,
     offload: float,
+    stage: int,
+    memory: np.ndarray,
+) -> None:
+    """Fill the columns of `memory[chains, stage]` that do not depend on recompute."""
+    parameters = np.empty(4)
+    for chain in range(point_at.shape[0]):
+        point, mesh = point_at[chain, stage], mesh_at[chain, stage]
+        stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point, parameters)
+        state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, memory[chain, stage])
+
+
+@compiled
+def stage_verdict(
+    kinds: np.ndarray,
+    points: np.ndarray,
+    groups: np.ndarray,
+    scalars: np.ndarray,
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    point_at: np.ndarray,
+    micro_batches: np.ndarray,
     options: np.ndarray,
     stage: int,
     memory: np.ndarray,
 ) -> int:
-    """Fill `memory[chains, stage]` for the current options; the least verdict over chains."""
-    parameters = np.empty(4)
+    """Fill the other columns of `memory[chains, stage]` for the current options; the least verdict over chains."""
     layers = np.empty(2)
     least = SAFE
     for chain in range(point_at.shape[0]):
         point = point_at[chain, stage]
-        stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point, parameters)
-        entry = memory[chain, stage]
-        state_memory(points, meshes, groups, scalars, parameters, point, mesh_at[chain, stage], stages, zero, offload, entry)
         rebuilt = layer_memory(kinds, scalars, layer_kind, bounds, options, stage, stages, vpp, point, layers)
         flight = in_flight(stage, stages, vpp, micro_batches[chain])
+        entry = memory[chain, stage]
         verdict = finish_memory(groups, points, scalars, point, stage, stages, layers[0], layers[1], rebuilt, flight, entry)
         least = min(least, verdict)
     return least

@@ -21,6 +21,44 @@ from solver.schedules.kernels import (
 
 
 @compiled
+def stage_windows(
+    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, least: float, chain: int, windows: np.ndarray
+) -> None:
+    """Write `windows` [stages, 3]: alpha, base, slope of every stage of a chain.
+
+    alpha = least time before its first forward and after its last backward, with `least` work; a micro-batch takes base + slope x
+    work.
+    """
+    before = 0.0
+    for stage in range(stages):
+        base = 0.0
+        slope = 0.0
+        for chunk in range(vpp):
+            virtual = chunk * stages + stage
+            base += forward[chain, virtual, 0] + backward[chain, virtual, 0]
+            slope += forward[chain, virtual, 1] + backward[chain, virtual, 1]
+        windows[stage, 0] = before
+        windows[stage, 1] = base
+        windows[stage, 2] = slope
+        before += (
+            forward[chain, stage, 0] + backward[chain, stage, 0] + (forward[chain, stage, 1] + backward[chain, stage, 1]) * least
+        )
+
+
+@compiled
+def longest_window(windows: np.ndarray, stages: int, micro_batches: int, work: float) -> int:
+    """The stage whose window is longest when every micro-batch has `work`."""
+    slowest = 0
+    longest = -1.0
+    for stage in range(stages):
+        window = windows[stage, 0] + micro_batches * (windows[stage, 1] + windows[stage, 2] * work)
+        if window > longest:
+            longest = window
+            slowest = stage
+    return slowest
+
+
+@compiled
 def slowest_stage(
     forward: np.ndarray,
     backward: np.ndarray,
@@ -32,31 +70,12 @@ def slowest_stage(
     micro_batches: int,
     out: np.ndarray,
 ) -> None:
-    """Write [alpha, base, slope]: the stage whose window is longest when every micro-batch has `work`.
-
-    alpha = least time before its first forward and after its last backward, with `least` work; one takes base + slope x work.
-    """
-    out[0] = 0.0
-    out[1] = 0.0
-    out[2] = 0.0
-    longest = -1.0
-    before = 0.0
-    for stage in range(stages):
-        base = 0.0
-        slope = 0.0
-        for chunk in range(vpp):
-            virtual = chunk * stages + stage
-            base += forward[chain, virtual, 0] + backward[chain, virtual, 0]
-            slope += forward[chain, virtual, 1] + backward[chain, virtual, 1]
-        window = before + micro_batches * (base + slope * work)
-        if window > longest:
-            longest = window
-            out[0] = before
-            out[1] = base
-            out[2] = slope
-        before += (
-            forward[chain, stage, 0] + backward[chain, stage, 0] + (forward[chain, stage, 1] + backward[chain, stage, 1]) * least
-        )
+    """Write [alpha, base, slope] of the stage whose window is longest when every micro-batch has `work`."""
+    windows = np.empty((stages, 3))
+    stage_windows(forward, backward, stages, vpp, least, chain, windows)
+    stage = longest_window(windows, stages, micro_batches, work)
+    for column in range(3):
+        out[column] = windows[stage, column]
 
 
 @compiled
@@ -85,7 +104,9 @@ def step_bound(
     for chain in range(chains):
         all_micro += count[chain] * micro_batches[chain]
     least = scalars[LEAST_WORK] * mbs
-    window = np.empty(3)
+    windows = np.empty((chains, stages, 3))
+    for chain in range(chains):
+        stage_windows(forward, backward, stages, vpp, least, chain, windows[chain])
     total = 0.0
     for scenario in range(scenarios):
         mean = total_work[scenario] / max(all_micro, 1)
@@ -94,7 +115,7 @@ def step_bound(
         flat = 0.0
         weighed = 0
         for chain in range(chains):
-            slowest_stage(forward, backward, stages, vpp, mean, least, chain, micro_batches[chain], window)
+            window = windows[chain, longest_window(windows[chain], stages, micro_batches[chain], mean)]
             fixed = window[0] + micro_batches[chain] * window[1] + sync[chain, 0, 0] + update[chain, 0]
             flat = max(flat, fixed + micro_batches[chain] * window[2] * least)
             if window[2] > 0.0:

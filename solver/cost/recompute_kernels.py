@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POINT_GROUP
-from solver.cost.memory_kernels import BUFFERS, CONTEXT, FITS, GRADIENTS, HOST, OPTIMIZER, SAFE, UNFIT, WEIGHTS, stage_verdict
+from solver.cost.memory_kernels import (
+    BUFFERS,
+    CONTEXT,
+    FITS,
+    GRADIENTS,
+    HOST,
+    OPTIMIZER,
+    SAFE,
+    UNFIT,
+    WEIGHTS,
+    stage_states,
+    stage_verdict,
+)
 from solver.schedules.kernels import compiled
 
 
@@ -106,6 +118,25 @@ def least_count(
 
     Above one layer the bytes fall with the count, so it is found by bisection; from none to one they may rise (working set).
     """
+    stage_states(
+        kinds,
+        points,
+        meshes,
+        groups,
+        scalars,
+        layer_kind,
+        bounds,
+        stages,
+        vpp,
+        point_at,
+        mesh_at,
+        zero,
+        offload,
+        stage,
+        memory,
+    )
+    if hopeless(points, groups, point_at, memory, stage):
+        return first, UNFIT
     demand = SAFE if scalars[DEMAND_SAFE] > 0.0 else FITS
     below = first
     above = longest
@@ -117,7 +148,6 @@ def least_count(
         verdict = stage_verdict(
             kinds,
             points,
-            meshes,
             groups,
             scalars,
             layer_kind,
@@ -125,17 +155,14 @@ def least_count(
             stages,
             vpp,
             point_at,
-            mesh_at,
             micro_batches,
-            zero,
-            offload,
             options,
             stage,
             memory,
         )
         probes += 1
         if probes == 1:
-            if verdict >= demand or first >= longest or hopeless(points, groups, point_at, memory, stage):
+            if verdict >= demand or first >= longest:
                 return count, verdict
             count = longest
             continue

@@ -143,6 +143,7 @@ def operation_seconds(
 ) -> None:
     """Write base and slope seconds of every virtual stage: `forward`, `backward`: [chains, stages * vpp, 2]."""
     sharding = np.empty(2)
+    times = np.empty(4)
     last_virtual = stages * vpp - 1
     for chain in range(point_at.shape[0]):
         for virtual in range(stages * vpp):
@@ -150,14 +151,16 @@ def operation_seconds(
             point = point_at[chain, stage]
             mesh = mesh_at[chain, stage]
             peer = peer_seconds(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, stage)
-            times = np.zeros(4)
             times[0] = peer
+            times[1] = 0.0
             times[2] = peer
-            last_option = OPTION_NONE
+            times[3] = 0.0
+            kind = -1
             for layer in range(bounds[virtual], bounds[virtual + 1]):
-                last_option = options[layer]
-                shard_seconds(kinds, points, meshes, scalars, point, mesh, layer_kind[layer], zero, sharding)
-                add_layer(kinds, point, layer_kind[layer], last_option, 1.0, sharding, times)
+                if layer_kind[layer] != kind:
+                    kind = layer_kind[layer]
+                    shard_seconds(kinds, points, meshes, scalars, point, mesh, kind, zero, sharding)
+                add_layer(kinds, point, kind, options[layer], 1.0, sharding, times)
             if virtual == 0:
                 table = table_shard_seconds(points, meshes, scalars, point, mesh, zero)
                 times[0] += points[point, EMBEDDING_FORWARD] + table

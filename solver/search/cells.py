@@ -95,8 +95,12 @@ def make_cells(size: int, **columns: np.ndarray | int | float) -> Cells:
     """Cells from columns that broadcast to `size` (or [size, 2])."""
     arrays = {}
     for field in fields(Cells):
-        value = np.asarray(columns[field.name])
+        column = columns[field.name]
         shape = (size, 2) if field.name in PAIRED else (size,)
+        if isinstance(column, int):
+            arrays[field.name] = np.full(shape, column, dtype=np.int64)
+            continue
+        value = np.asarray(column)
         if field.name in PAIRED and value.ndim == 1 and value.shape[0] == size:
             value = value[:, None]
         arrays[field.name] = np.ascontiguousarray(np.broadcast_to(value, shape)).astype(np.int64)
