@@ -16,6 +16,8 @@ def random_problem(seed: int, most_layouts: int = MOST_LAYOUTS) -> Problem:
     """A normalised problem with at most about `most_layouts` layouts; every fourth is closed through bounds."""
     rng = random.Random(seed)
     document = _document(rng)
+    if seed % 3 == 1:
+        _let_activations_bind(random.Random(f"activations {seed}"), document)
     if seed % 4 == 0:
         document["search"]["force"] = "bounds"
     problem = normalise(parse_problem(document))
@@ -126,6 +128,20 @@ def _size_memory(rng: random.Random, transformer: dict[str, Any], groups: list[d
         parameters += block["repeat"] * (4.0 * hidden * hidden + 3.0 * hidden * mlp["hidden_size"] * mlp.get("experts", 1))
     for group in groups:
         group["device"]["memory_bytes"] = 2.5 * GB + 18.0 * parameters / devices * 10 ** rng.uniform(-0.3, 0.9)
+
+
+def _let_activations_bind(rng: random.Random, document: dict[str, Any]) -> None:
+    """Fast links to a large host, long rows and memory in which recompute and offload trade against each other."""
+    transformer, workload = document["model"]["transformer"], document["workload"]
+    groups = document["cluster"]["groups"]
+    workload["sequence_lengths"], workload["max_sequence_length"] = {"constant": 8192}, 8192
+    workload.pop("scenarios", None)
+    layers = sum(block["repeat"] for block in transformer["blocks"])
+    for group in groups:
+        states = group["device"]["memory_bytes"] - 2.5 * GB
+        activations = 40.0 * 8192 * transformer["hidden_size"] * layers
+        group["device"]["memory_bytes"] = 1.6 * GB + rng.uniform(0.6, 1.6) * states + rng.uniform(0.1, 0.9) * activations
+        group["host"] = {"memory_bytes": 1.0e13, "pcie_bytes_per_s": 10 ** rng.uniform(11, 12.5)}
 
 
 def _workload(rng: random.Random) -> dict[str, Any]:
