@@ -19,7 +19,7 @@ from solver.cost.table import cost_model
 from solver.errors import CertificationFailed
 from solver.frameworks import get_rule_set
 from solver.plan import ProofStep
-from solver.problem import Problem
+from solver.problem import Problem, normalise
 from solver.replay_arrays import Arrays, Entry
 from solver.replay_options import Options
 from solver.replay_space import Cell, leaves_of, legal_at, price_per_hour, shard_copies, stated_cells, variants_of
@@ -59,10 +59,11 @@ class _Findings:
 
 
 def replay(problem: Problem, proof: Sequence[ProofStep]) -> float | None:
-    """The proven lower bound of a normalised problem's objective, None when no layout is possible.
+    """The proven lower bound of a problem's objective, None when no layout is possible.
 
     In seconds; for the objective cost in seconds x money per hour / 3600. Raises CertificationFailed with what does not hold.
     """
+    problem = normalise(problem)
     options = Options.of(cost_model(problem), get_rule_set(problem.framework.name, problem.framework.version))
     findings = _Findings()
     steps = _read(options, proof, findings)
@@ -90,7 +91,7 @@ def _read(options: Options, proof: Iterable[ProofStep], findings: _Findings) -> 
 def _cell(document: Any, names: list[str]) -> Cell | None:
     """The cell that a document describes, None when it describes none."""
     words = set(Cell.__dataclass_fields__)
-    if not isinstance(document, Mapping) or not set(document) <= words | {"first_stages", "first_layers"}:
+    if not isinstance(document, Mapping) or not set(document) <= words or _has_flags(document.values()):
         return None
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
     try:
@@ -100,6 +101,11 @@ def _cell(document: Any, names: list[str]) -> Cell | None:
     except (KeyError, TypeError, ValueError):
         return None
     return cell
+
+
+def _has_flags(values: Iterable[Any]) -> bool:
+    """Truth values, which would pass as the numbers 0 and 1."""
+    return any(isinstance(entry, bool) for value in values for entry in (value if isinstance(value, list | tuple) else (value,)))
 
 
 def _check_partition(options: Options, steps: Sequence[_Step], findings: _Findings) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from benchmarks.witnesses import read_example
 from solver.errors import CertificationFailed
 from solver.plan import ProofStep, Result
 from solver.problem import Problem
@@ -42,6 +43,33 @@ def test_a_true_log_is_accepted_and_proves_the_bound(seed: int) -> None:
         assert bound == pytest.approx(result.certificate.lower_bound_s, rel=1e-9)
     else:
         assert bound is not None
+
+
+def check_example(name: str) -> None:
+    problem = read_example(name)
+    problem = problem.model_copy(update={"search": problem.search.model_copy(update={"proof": True})})
+    certificate = search(problem).result.certificate
+    assert certificate.proof is not None
+    assert replay(problem, certificate.proof) == pytest.approx(certificate.lower_bound_s, rel=1e-9)
+
+
+def test_the_log_of_an_example_is_accepted() -> None:
+    check_example("llama-3.1-8b-8-a100.yaml")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", ["gpt3-175b-64-a100.yaml", "qwen3-30b-a3b-16-h100.yaml"])
+def test_the_logs_of_larger_examples_are_accepted(name: str) -> None:
+    check_example(name)
+
+
+@pytest.mark.parametrize("word", ["groups", "tp", "dp", "micro_batches", "family", "cp_kind"])
+@pytest.mark.parametrize("value", [None, "x", -1, [], {}, [[]], 1.5, 10**30, True])
+def test_nonsense_in_a_cell_is_a_finding(word: str, value: object) -> None:
+    problem, log = log_of(1)
+    step = log[0].model_copy(update={"cell": {**log[0].cell, word: value}})
+    with pytest.raises(CertificationFailed):
+        replay(problem, [step, *log[1:]])
 
 
 def test_the_logs_close_cells_in_every_way() -> None:
