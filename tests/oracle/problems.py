@@ -16,6 +16,10 @@ def random_problem(seed: int, most_layouts: int = MOST_LAYOUTS) -> Problem:
     """A normalised problem with at most about `most_layouts` layouts; every fourth is closed through bounds."""
     rng = random.Random(seed)
     document = _document(rng)
+    if seed % 25 == 9:
+        third = _group(random.Random(f"third group {seed}"), "g2")
+        third["device"]["memory_bytes"] = document["cluster"]["groups"][0]["device"]["memory_bytes"]
+        document["cluster"]["groups"].append(third)
     if seed % 3 == 1:
         _let_activations_bind(random.Random(f"activations {seed}"), document)
     if seed % 4 == 0:

@@ -80,7 +80,7 @@ def test_problems_are_of_every_kind() -> None:
     problems = [random_problem(seed) for seed in range(FAST)]
     assert sum(problem.search.force == "bounds" for problem in problems) == FAST // 4
     assert {problem.framework.name for problem in problems} == {"any", "megatron-core"}
-    assert {len(problem.cluster.groups) for problem in problems} == {1, 2}
+    assert {len(problem.cluster.groups) for problem in problems} == {1, 2, 3}
     assert {problem.objective.kind for problem in problems} == {"step_time", "cost"}
     assert {problem.workload.batching for problem in problems} == {("packed",), ("padded",)}
     assert any(problem.workload.sequence_lengths.counts for problem in problems)
