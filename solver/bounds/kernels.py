@@ -44,6 +44,7 @@ def skeleton_batch(
 ) -> None:
     """Write the bound of every skeleton; where `open_of`, the shares of the two chains are left open."""
     options = np.zeros(layer_kind.shape[0], dtype=np.int64)
+    plain = int(np.int64(0))  # not a literal: a kernel is compiled once for any level
     scenarios = row_work.shape[0]
     total_work = np.empty(scenarios)
     deviation = np.zeros(scenarios)
@@ -77,7 +78,7 @@ def skeleton_batch(
             vpp,
             point_at,
             mesh_at,
-            0,
+            plain,
             options,
             forward,
             backward,

@@ -115,6 +115,7 @@ def first_stage_ends(
     """As `step_ends` for the first stage alone, least over all mixtures of `low` and `high`: `backward` is that of `low`, traffic
     hides behind that of `high`.
     """
+    first = int(np.int64(0))  # not a literal: `stage_end` is compiled once for any stage
     for chain in range(point_at.shape[0]):
         more = more_recompute_seconds(kinds, points, scalars, layer_kind, bounds, stages, vpp, point_at[chain, 0], low, high)
         update[chain, 0] = stage_end(
@@ -134,7 +135,7 @@ def first_stage_ends(
             forward,
             backward,
             chain,
-            0,
+            first,
             more,
             sync[chain, 0],
         )

@@ -187,7 +187,7 @@ def dealt_work(
     """float64[replicas, micro-batches]: one scenario's rows grouped and dealt longest first by the slowest stage's seconds."""
     chains = count.shape[0]
     replicas = 0
-    all_micro = 0
+    all_micro = int(np.int64(0))
     widest = 0
     for chain in range(chains):
         replicas += count[chain]

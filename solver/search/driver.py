@@ -121,8 +121,7 @@ class Driver:
         for mask in (uniform, ~uniform):
             frontier.push(cells.take(mask), bounds[mask])
             self._drain(frontier)
-        self._close(frontier)
-        self._report(frontier)
+        self._report(self._close(frontier))
         return self.state
 
     def _exhaust(self, cells: Cells) -> None:
@@ -195,7 +194,16 @@ class Driver:
             children, parent = (
                 split_shares(chosen) if family == REPLICAS else split_layers(chosen, self.model.architecture.layers)
             )
-            frontier.push(children, np.maximum(self._bounds(children), bounds[mine][parent]))
+            self._push(frontier, children, np.maximum(self._bounds(children), bounds[mine][parent]))
+
+    def _push(self, frontier: Frontier, cells: Cells, bounds: np.ndarray) -> None:
+        """Close at once what is not below the incumbent; the rest waits."""
+        best = self.state.best
+        by_bound = bounds >= (best.value * CLOSE if best else np.inf)
+        self.state.tally.bound += int(cells.leaves[by_bound].sum())
+        if self.keep_proof:
+            self._log(cells.take(by_bound), np.full(int(by_bound.sum()), "bound"), bounds[by_bound])
+        frontier.push(cells.take(~by_bound), bounds[~by_bound])
 
     def _price(self, cells: Cells) -> None:
         best = self.state.best
@@ -286,7 +294,7 @@ class Driver:
             return True
         return False
 
-    def _close(self, frontier: Frontier) -> None:
+    def _close(self, frontier: Frontier) -> Frontier:
         """What is left in the frontier is closed by its bound, or stays open when the search was stopped or met its target."""
         best = self.state.best
         cells, bounds = frontier.rest()
@@ -300,6 +308,9 @@ class Driver:
             self.state.stopped_by = "target_gap"
         if self.keep_proof:
             self._log(cells, np.where(by_bound, "bound", "open"), bounds)
+        still = Frontier()
+        still.push(cells.take(~by_bound), bounds[~by_bound])
+        return still
 
     def _report(self, frontier: Frontier) -> None:
         best = self.state.best
@@ -308,5 +319,5 @@ class Driver:
         value = best.value if best else None
         lowest = min(bound, value) if value is not None else (bound if np.isfinite(bound) else None)
         gap = (value - lowest) / value if value and lowest is not None else None
-        done = tally.evaluated + tally.infeasible + frontier.leaves_at_least(self._cutoff())
+        done = tally.evaluated + tally.infeasible + tally.bound + frontier.leaves_at_least(self._cutoff())
         self.on_progress(Progress(done=done, total=self.space.leaves, incumbent=value, bound=lowest, gap=gap))
