@@ -70,13 +70,15 @@ class Candidates:
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
     """Per candidate: memory verdict (-1 closed by its bound, 0 no, 1 fits, 2 safe), admissible bound and price in seconds, least
-    free bytes below the limit, whether host memory (not the device) is what does not fit."""
+    free bytes below the limit, whether host memory (not the device) is what does not fit, whether a layer
+    needs the costlier recompute of a mixture to fit."""
 
     verdict: np.ndarray
     bound_s: np.ndarray
     seconds: np.ndarray
     headroom_bytes: np.ndarray
     host_over: np.ndarray
+    raised: np.ndarray
 
 
 def price(
@@ -95,6 +97,7 @@ def price(
     seconds = np.full(size, UNEVALUATED)
     headroom = np.full(size, -np.inf)
     host_over = np.zeros(size, dtype=np.bool_)
+    raised = np.zeros(size, dtype=np.bool_)
     if size:
         scenarios = model.scenarios
         price_batch(
@@ -133,8 +136,9 @@ def price(
             seconds,
             headroom,
             host_over,
+            raised,
         )
-    return Prices(verdict=verdict, bound_s=bound, seconds=seconds, headroom_bytes=headroom, host_over=host_over)
+    return Prices(verdict=verdict, bound_s=bound, seconds=seconds, headroom_bytes=headroom, host_over=host_over, raised=raised)
 
 
 def peer_table(model: CostModel) -> np.ndarray:

@@ -99,6 +99,7 @@ def price_batch(
     seconds: np.ndarray,
     headroom: np.ndarray,
     host_over: np.ndarray,
+    raised: np.ndarray,
 ) -> None:
     """Fill the outputs for every candidate.
 
@@ -235,6 +236,8 @@ def price_batch(
                 host_over[index] = over_host(points, groups, point_at, memory)
                 break
             headroom[index] = least_headroom(points, groups, point_at, memory)
+            for layer in range(options.shape[0]):
+                raised[index] = raised[index] or options[layer] != low_of[index]
             chosen = True
         if chosen and exact and verdict[index] >= demand and bound[index] < at_most_s[index]:
             seconds[index] = step_seconds(

@@ -1,4 +1,4 @@
-"""Leaf cells priced: every state variant and recompute mixture, the least optimizer offload that fits."""
+"""Leaf cells priced: every state variant, recompute mixture and optimizer offload that can be the best."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.cost import columns as col
-from solver.cost.batch import Candidates, price
+from solver.cost.batch import Candidates, Prices, price
 from solver.cost.batch_kernels import PRUNED
-from solver.cost.memory_kernels import FITS, SAFE, UNFIT
+from solver.cost.memory_kernels import FITS, SAFE
 from solver.cost.table import CostModel
 from solver.frameworks import RuleSet
 from solver.search.cells import Cells
@@ -38,6 +38,15 @@ class Variants:
     seconds: np.ndarray
     headroom_bytes: np.ndarray
     closed_s: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Trial:
+    """Prices of the candidates `rows` with one offload fraction."""
+
+    rows: np.ndarray
+    percent: int
+    prices: Prices
 
 
 class LeafPricer:
@@ -119,62 +128,62 @@ class LeafPricer:
         at_most: float,
         may_offload: np.ndarray,
     ) -> Variants:
-        """Price with nothing offloaded; what does not fit is tried with everything, then with the fractions between.
+        """Price with nothing offloaded, and with more as long as more can help.
 
-        More offload only takes bytes from the device and adds seconds to the optimizer step: what does not fit with everything
-        offloaded never fits (unless host memory is the limit), and the least fraction that fits is the best.
+        More offload only takes bytes from the device and adds seconds to the optimizer step. So larger fractions cannot help a
+        candidate that its bound closed, or that fits with the cheap recompute on every layer; and one that does not fit with
+        everything offloaded never fits, unless host memory is the limit.
         """
-        size = len(candidates)
-        out = Variants(
+        limit = at_most / weight
+        percents = self.grid.offload_percent
+        everything = np.arange(len(candidates))
+        trials = [self._trial(candidates, everything, percents[0], limit)]
+        more = may_offload & self._may_gain(trials[0].prices)
+        if len(percents) > 1:
+            unfit = np.flatnonzero(more & (trials[0].prices.verdict < self.demand))
+            most = self._trial(candidates, unfit, percents[-1], limit)
+            trials.append(most)
+            more[unfit[(most.prices.verdict < self.demand) & (most.prices.verdict != PRUNED) & ~most.prices.host_over]] = False
+            for percent in percents[1:-1]:
+                trials.append(self._trial(candidates, np.flatnonzero(more), percent, limit))
+                more[trials[-1].rows] = self._may_gain(trials[-1].prices)
+            trials.append(self._trial(candidates, np.setdiff1d(np.flatnonzero(more), unfit), percents[-1], limit))
+        rows = np.concatenate([trial.rows for trial in trials])
+        out = self._variants(trials, cell[rows], state[rows], mode[rows])
+        if not self.model.scenarios.equal_rows:
+            self._run_schedules(candidates.take(rows), out, weight[rows], at_most)
+        return out
+
+    def _trial(self, candidates: Candidates, rows: np.ndarray, percent: int, limit: np.ndarray) -> _Trial:
+        """Price `rows` with one offload fraction; an exact price lowers the `limit` of what is tried after it."""
+        chosen = candidates.take(rows).with_offload(percent)
+        exact = self.model.scenarios.equal_rows
+        tables, same_count = self.builder.tables(), self.grid.same_count
+        prices = price(self.model, tables, chosen, exact=exact, same_count=same_count, at_most_s=limit[rows])
+        limit[rows] = np.minimum(limit[rows], prices.seconds)
+        return _Trial(rows, percent, prices)
+
+    def _may_gain(self, prices: Prices) -> np.ndarray:
+        """What does not fit yet or recomputes more than it would have to with more bytes free."""
+        gains: np.ndarray = (prices.verdict != PRUNED) & ((prices.verdict < self.demand) | prices.raised)
+        return gains
+
+    def _variants(self, trials: list[_Trial], cell: np.ndarray, state: np.ndarray, mode: np.ndarray) -> Variants:
+        """All trials, one after the other."""
+        prices = [trial.prices for trial in trials]
+        verdict = np.concatenate([entry.verdict for entry in prices])
+        bound_s = np.concatenate([entry.bound_s for entry in prices])
+        return Variants(
             cell=cell,
             state=state,
             mode=mode,
-            offload_percent=np.zeros(size, dtype=np.int64),
-            verdict=np.zeros(size, dtype=np.int64),
-            bound_s=np.full(size, np.inf),
-            seconds=np.full(size, np.inf),
-            headroom_bytes=np.full(size, -np.inf),
-            closed_s=np.full(size, np.inf),
+            offload_percent=np.repeat([trial.percent for trial in trials], [len(trial.rows) for trial in trials]),
+            verdict=verdict,
+            bound_s=bound_s,
+            seconds=np.concatenate([entry.seconds for entry in prices]),
+            headroom_bytes=np.concatenate([entry.headroom_bytes for entry in prices]),
+            closed_s=np.where((verdict >= self.demand) | (verdict == PRUNED), bound_s, np.inf),
         )
-        limit = at_most / weight
-        percents = self.grid.offload_percent
-        left, _ = self._try(candidates, out, np.arange(size), percents[0], limit)
-        left = left[may_offload[left]]
-        if len(percents) > 1:
-            most, by_host = self._try(candidates, out, left, percents[-1], limit)
-            # what fits or is too slow with most offloaded may do with less; what fails there only because of host memory too
-            again = np.setdiff1d(left, most[~by_host])
-            for percent in percents[1:-1]:
-                again, _ = self._try(candidates, out, again, percent, limit)
-        if not self.model.scenarios.equal_rows:
-            self._run_schedules(candidates, out, weight, at_most)
-        return out
-
-    def _try(
-        self, candidates: Candidates, out: Variants, rows: np.ndarray, percent: int, limit: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Price `rows` with one offload fraction; (the rows that do not fit as demanded, whether host memory is why).
-
-        A row that fits, or that its bound closes, replaces what larger fractions gave: they only cost more.
-        """
-        if not len(rows):
-            return rows, np.zeros(0, dtype=bool)
-        trial = candidates.take(rows).with_offload(percent)
-        exact = self.model.scenarios.equal_rows
-        prices = price(
-            self.model, self.builder.tables(), trial, exact=exact, same_count=self.grid.same_count, at_most_s=limit[rows]
-        )
-        fits = prices.verdict >= self.demand
-        pruned = prices.verdict == PRUNED
-        chosen = fits | (prices.verdict > out.verdict[rows]) | (pruned & (out.verdict[rows] == UNFIT))
-        out.closed_s[rows[fits | pruned]] = prices.bound_s[fits | pruned]
-        out.offload_percent[rows[chosen]] = percent
-        out.verdict[rows[chosen]] = prices.verdict[chosen]
-        out.bound_s[rows[chosen]] = prices.bound_s[chosen]
-        out.seconds[rows[chosen]] = prices.seconds[chosen]
-        out.headroom_bytes[rows[chosen]] = prices.headroom_bytes[chosen]
-        unfit = ~fits & ~pruned
-        return rows[unfit], prices.host_over[unfit]
 
     def _run_schedules(self, candidates: Candidates, out: Variants, weight: np.ndarray, at_most: float) -> None:
         """Exact prices where rows differ, cheapest bound first, until no bound is below the best price."""
