@@ -15,9 +15,9 @@ from solver.cost.laid_out import option_of
 from solver.frameworks import get_rule_set
 from solver.layout import Layout
 from solver.problem import Problem
-from solver.replay_layouts import layout_document
-from solver.replay_options import Options
-from solver.replay_space import REPLICAS, STAGES, Cell, leaves_of
+from solver.replay.layouts import layout_document
+from solver.replay.options import Options
+from solver.replay.space import REPLICAS, STAGES, Cell, leaves_of
 
 TRIES_PER_LAYOUT = 4000
 Document = dict[str, Any]

@@ -1,7 +1,7 @@
 """Predicted against published step times of dense GPT runs whose layout is stated in full.
 
-Reads rows in the header of the shared measurements (PLANNER_SHARED_DIR, default ../shared) in place and prints one line a row. No constant
-is fitted here; `planner validate` will replace this script.
+Reads rows in the header of the shared measurements (PLANNER_SHARED_DIR, default ../shared) in place and prints one line a row. No
+constant is fitted here; `planner validate` will replace this script.
 
     python benchmarks/published_steps.py [FILE.csv ...]
 """
@@ -23,7 +23,7 @@ DEVICES = {"A100-80GB": "A100-SXM4-80", "H100-80GB-SXM": "H100-SXM5-80"}
 
 
 def problem_of(row: dict[str, str]) -> dict[str, Any]:
-    """The problem a row states: a GPT of its sizes on its devices; blank attention kernel of these sources means materialised scores."""
+    """The problem a row states: a GPT of its sizes on its devices; attention scores are materialised where the row says so."""
     heads, hidden = int(row["heads"]), int(row["hidden"])
     attention = {"kind": "softmax", "heads": heads, "head_dim": int(row["head_dim"] or hidden // heads), "bias": True}
     mlp = {"kind": "dense", "hidden_size": int(row["ffn"]), "gated": row["gated_mlp"] == "1", "bias": True}

@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 
 from benchmarks.reference_speed import RECORDED_OPERATIONS_PER_S, cpu_seconds, reference_operations_per_s  # noqa: E402
 from benchmarks.witnesses import read_example  # noqa: E402
-from solver.cost.batch import Candidates, price  # noqa: E402
+from solver.balance.batch import Candidates, price  # noqa: E402
 from solver.search.cells import UNIFORM  # noqa: E402
 from solver.search.session import Session, open_session  # noqa: E402
 

@@ -23,7 +23,7 @@ from solver.frameworks import get_rule_set
 from solver.layout import Layout
 from solver.plan import Evaluation, Result
 from solver.problem import Problem, load_document, normalise, parse_problem
-from solver.replay_options import Options
+from solver.replay.options import Options
 from solver.search import search
 from solver.search.describe import summary
 

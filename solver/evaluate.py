@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from solver.balance.breakdown import time_breakdown
+from solver.balance.ledger import Assembled, assemble
 from solver.cost import columns as col
 from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
-from solver.cost.breakdown import time_breakdown
-from solver.cost.ledger import Assembled, assemble
 from solver.cost.memory_kernels import (
     ACTIVATIONS,
     BUFFERS,
@@ -27,13 +27,13 @@ from solver.cost.memory_kernels import (
     WORKSPACE,
 )
 from solver.cost.table import CostModel, cost_model
+from solver.dimensions.words import expand_uniform
 from solver.exporters import expressible_in
 from solver.frameworks import get_rule_set
 from solver.layout import Layout, UniformLayout
 from solver.layout_parse import parse_layout
 from solver.plan import Cost, Evaluation, MemoryEntry, Plan, Prediction, Versions, plan_id
 from solver.problem import Problem, normal_form
-from solver.uniform import expand_uniform
 from solver.versions import versions
 
 MFU_CONVENTION = "model FLOPs / time / sum of peaks of the devices used; causal attention counted half; real tokens"
@@ -198,7 +198,7 @@ class Evaluator:
         layout = assembled.laid_out.layout
         notes = []
         if not expressible:
-            notes.append("No supported framework can run this layout as it is; searching with one named finds the best that it can.")
+            notes.append("No supported framework can run this layout as it is; a search that names one finds the best it can.")
         shares = {round(part.share / part.size("dp"), 12) for stage in layout.stages for part in stage.parts}
         if len(shares) > 1:
             notes.append("Replicas take unequal shares of the batch: weight the loss by tokens, not by replica.")

@@ -21,7 +21,7 @@ from solver.errors import SolverError
 from solver.schedules import Operation, get_schedule
 
 if TYPE_CHECKING:
-    from solver.cost.ledger import Chain, StepCosts
+    from solver.balance.ledger import Chain, StepCosts
 
 Floats = NDArray[np.float64]
 

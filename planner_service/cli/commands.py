@@ -32,6 +32,8 @@ app.add_typer(database, name="db")
 Server = Annotated[str | None, typer.Option("--server", help="URL of a service; default PLANNER_URL, else in this process.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly what HTTP returns.")]
 
+DATABASE_HELP = "A SQLite file, or sqlite:///FILE or postgresql://..."
+
 
 @app.command()
 def plan(
@@ -116,7 +118,7 @@ def serve(
         str | None, typer.Option(help="Address to listen at; only loopback unless PLANNER_ALLOW_REMOTE is set.")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
-    database: Annotated[str | None, typer.Option(help="A SQLite file, or sqlite:///FILE or postgresql://...")] = None,
+    database: Annotated[str | None, typer.Option(help=DATABASE_HELP)] = None,
 ) -> None:
     """Run the HTTP service; the database is created and migrated at start."""
     with refusals_shown(console(stderr=True), remote=True):
@@ -135,7 +137,9 @@ def demo(
 
 
 @database.command("upgrade")
-def database_upgrade(database: Annotated[str | None, typer.Option(help="A SQLite file, or sqlite:///FILE or postgresql://...")] = None) -> None:
+def database_upgrade(
+    database: Annotated[str | None, typer.Option(help=DATABASE_HELP)] = None,
+) -> None:
     """Bring the database to the newest schema."""
     with refusals_shown(console(stderr=True), remote=True):
         console().print(f"database at revision {upgrade_database(database)}", highlight=False)

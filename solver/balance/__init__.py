@@ -1,5 +1,1 @@
-"""Variable-length batches: the fixed scenario set of a problem, and how its rows are dealt to replicas."""
-
-from solver.balance.scenarios import ScenarioSet, scenario_set
-
-__all__ = ["ScenarioSet", "scenario_set"]
+"""Batches on a layout: rows dealt to replicas, the price of a step, and a batch of layouts priced at once."""

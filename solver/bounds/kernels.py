@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.cost.batch_kernels import place, taken_work
+from solver.balance.batch_kernels import place, taken_work
+from solver.balance.price_kernels import slowest_stage, step_bound
 from solver.cost.columns import LEAST_WORK, MEAN_WORK, STEP_OVERHEAD
-from solver.cost.price_kernels import slowest_stage, step_bound
 from solver.cost.time_kernels import operation_seconds
 from solver.schedules.kernels import compiled
 

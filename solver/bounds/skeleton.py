@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.balance.batch import Candidates, Tables
 from solver.bounds.kernels import skeleton_batch
 from solver.cost import columns as col
-from solver.cost.batch import Candidates, Tables
 from solver.cost.table import CostModel
 
 

@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from solver.cost import columns as col
-from solver.cost.batch import peer_table
 from solver.cost.operators import Points, selective_modules
-from solver.cost.table import CostModel, MeshShape
+from solver.cost.table import CostModel, MeshShape, peer_table
 from solver.errors import FieldError, InvalidProblem
 from solver.layout import Layout, Part, Recompute, Stage
 

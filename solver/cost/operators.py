@@ -1,6 +1,6 @@
 """Seconds and saved bytes of one layer kind at an array of points (tp, cp, ep, etp, mbs on one device kind).
 
-Forward and backward are `base + slope x attention work` (see `solver.balance.scenarios`). Formulas: cost_models 1.5-1.7 and the
+Forward and backward are `base + slope x attention work` (see `solver.cost.scenarios`). Formulas: cost_models 1.5-1.7 and the
 time prototype for time, the agreed tensor table (README, "Memory") for saved bytes. `T = mbs x row / cp` tokens of a rank.
 """
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.balance import ScenarioSet, scenario_set
 from solver.cost import columns as col
 from solver.cost.architecture import Architecture, LayerKind, architecture, padded_vocabulary
 from solver.cost.compute import DeviceCosts
 from solver.cost.network import GroupLink, Network, group_link, group_network
 from solver.cost.operators import LayerCosts, Points
+from solver.cost.scenarios import ScenarioSet, scenario_set
 from solver.cost.storage import layer_parameters, norm_width, saved_bytes
 from solver.errors import FieldError, InvalidProblem
 from solver.problem import Problem
@@ -186,6 +186,17 @@ class MeshShape:
     def of(*, tp: int, cp: int, dp: int, ep: int, etp: int, replicate: int) -> MeshShape:
         """A single mesh."""
         return MeshShape(*(np.array([value], dtype=np.int64) for value in (tp, cp, dp, ep, etp, replicate)))
+
+
+def peer_table(model: CostModel) -> np.ndarray:
+    """float64[groups, groups, 2] latency and s/byte of a pipeline boundary between two groups."""
+    size = len(model.networks)
+    table = np.zeros((size, size, 2))
+    for first in range(size):
+        for second in range(size):
+            if first != second:
+                table[first, second] = model.peer_across(first, second)
+    return table
 
 
 def cost_model(problem: Problem) -> CostModel:

@@ -12,16 +12,16 @@ from math import prod
 
 import numpy as np
 
-from solver.cost.ledger import assemble
+from solver.balance.ledger import assemble
 from solver.cost.memory_kernels import FITS, SAFE
 from solver.cost.operators import Points
 from solver.cost.table import CostModel, cost_model
 from solver.frameworks import get_rule_set
 from solver.layout import Layout
 from solver.problem import Problem
-from solver.replay_layouts import layout_document, recompute_choices, split_bounds
-from solver.replay_options import Options
-from solver.replay_space import Cell, leaves_of, price_per_hour, stated_cells, variants_of
+from solver.replay.layouts import layout_document, recompute_choices, split_bounds
+from solver.replay.options import Options
+from solver.replay.space import Cell, leaves_of, price_per_hour, stated_cells, variants_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.cost.batch import Candidates
-from solver.cost.batch_kernels import place
+from solver.balance.batch import Candidates
+from solver.balance.batch_kernels import place
 from solver.cost.laid_out import recompute_of
 from solver.cost.memory_kernels import MEMORY_COLUMNS
 from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.table import CostModel
+from solver.dimensions.build import LayoutShape, PartShape, build_layout
 from solver.dimensions.ranks import RankMap
-from solver.dimensions.uniform import LayoutShape, PartShape, build_layout
 from solver.layout import Layout
 from solver.search.cells import REPLICAS, Cells
 from solver.search.grid import CP_KINDS, Grid

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.balance.batch import Candidates, Prices, price
+from solver.balance.batch_kernels import PRUNED
 from solver.cost import columns as col
-from solver.cost.batch import Candidates, Prices, price
-from solver.cost.batch_kernels import PRUNED
 from solver.cost.memory_kernels import FITS, SAFE
 from solver.cost.table import CostModel
 from solver.frameworks import RuleSet

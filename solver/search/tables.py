@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.balance.batch import Candidates, Tables
 from solver.cost import columns as col
 from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
-from solver.cost.batch import Candidates, Tables, peer_table
 from solver.cost.operators import Points
-from solver.cost.table import CostModel, MeshShape
+from solver.cost.table import CostModel, MeshShape, peer_table
 from solver.dimensions.layers import balanced_bounds, layer_weights, segment_bounds
 from solver.frameworks import balanced_split
 from solver.search.cells import STAGES, Cells

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from solver.certify_constraints import constraint_findings
-from solver.certify_layout import layout_findings
+from solver.certify.constraints import constraint_findings
+from solver.certify.layout import layout_findings
 from solver.layout import Layout
 from tests.solver.sample_layouts import group, mixed_document, moe_model, sample_problem, uniform, uniform_document
 

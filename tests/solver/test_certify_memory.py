@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from solver.certify_layout import layout_findings
-from solver.certify_memory import RankBytes, rank_bytes, rank_classes
-from solver.cost.ledger import assemble
+from solver.balance.ledger import assemble
+from solver.certify.layout import layout_findings
+from solver.certify.memory import RankBytes, rank_bytes, rank_classes
 from solver.cost.memory_kernels import DEVICE, DEVICE_HIGH, HOST, WEIGHTS
 from solver.cost.table import cost_model
 from solver.layout import Layout

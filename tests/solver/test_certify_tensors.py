@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.certify_tensors import Grid, Parameter, Saved, layer_input, layer_parameters, padded_vocabulary, saved_tensors
+from solver.certify.tensors import Grid, Parameter, Saved, layer_input, layer_parameters, padded_vocabulary, saved_tensors
 from solver.problem import Block, Kernels, Transformer, normalise, parameter_count, parse_problem
 
 ONE = Grid(tp=1, cp=1, ep=1, etp=1, sequence_parallel=False, row_tokens=1024, tokens=1024, element_bytes=2, expert_imbalance=1.0)

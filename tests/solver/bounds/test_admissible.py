@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from solver.cost.ledger import assemble
+from solver.balance.ledger import assemble
 from solver.layout import Layout
-from solver.replay_arrays import Arrays
-from solver.replay_layouts import layout_document, recompute_choices
-from solver.replay_options import Options
-from solver.replay_space import Cell, leaves_of, stated_cells, variants_of
+from solver.replay.arrays import Arrays
+from solver.replay.layouts import layout_document, recompute_choices
+from solver.replay.options import Options
+from solver.replay.space import Cell, leaves_of, stated_cells, variants_of
 from solver.search.brute import options_of
 from tests.oracle.problems import random_problem
 

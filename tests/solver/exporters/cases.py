@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from solver.dimensions.words import expand_uniform
 from solver.layout import Layout, Override, Recompute, UniformLayout
 from solver.problem import Problem, parse_problem
-from solver.uniform import expand_uniform
 
 
 def ask(preset: str, rows: int, groups: list[dict[str, Any]], length: int = 4096, **workload: Any) -> Problem:

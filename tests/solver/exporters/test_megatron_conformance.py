@@ -170,8 +170,8 @@ def test_rules_agree_with_megatron(asked: Problem) -> None:
 
 @pytest.mark.parametrize("counts", [[7, 8, 8, 7], [30, 0, 0, 0], [10, 10, 10, 0]])
 def test_layout_strings_pass_validation(counts: list[int]) -> None:
+    from solver.dimensions.words import expand_uniform
     from solver.exporters.megatron_pipeline import layout_string
-    from solver.uniform import expand_uniform
 
     asked = problem(uniform_model(30, mtp_layers=1))
     layout = expand_uniform(asked, UniformLayout(pp=4, dp=2), counts)

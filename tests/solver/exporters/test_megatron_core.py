@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from solver.dimensions.words import expand_uniform
 from solver.errors import InvalidProblem, NotExpressible
 from solver.exporters import export, exporter_names, expressible, expressible_in
 from solver.exporters.megatron_pipeline import layout_string
@@ -20,7 +21,6 @@ from solver.frameworks import get_rule_set
 from solver.layout import Layout, UniformLayout
 from solver.plan import parse_layout
 from solver.problem import Problem
-from solver.uniform import expand_uniform
 from tests.solver.exporters.cases import CASES, a100, ask, deepseek, h100, with_recomputed_layers
 from tests.solver.exporters.plans import plan_of
 from tests.solver.frameworks.problems import dense, problem, qwen3_30b_a3b, softmax, transformer, uniform_model

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solver.dimensions.words import expand_uniform
 from solver.errors import InvalidProblem
 from solver.exporters import expressible
 from solver.frameworks import describe_frameworks, framework_names, get_rule_set
 from solver.layout import Layout, UniformLayout
 from solver.plan import parse_layout
-from solver.uniform import expand_uniform
 from tests.solver.frameworks.problems import problem, qwen3_30b_a3b, uniform_model
 
 DENSE, MOE = problem(uniform_model(8), nodes=2), problem(qwen3_30b_a3b(), nodes=2)

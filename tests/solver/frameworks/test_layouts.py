@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from solver.dimensions.words import expand_uniform
 from solver.errors import InvalidProblem
 from solver.frameworks import get_rule_set, recomputed_per_chunk
 from solver.layout import Layout, Override, Recompute, UniformLayout
 from solver.plan import parse_layout
 from solver.problem import Problem, load_document, parse_problem
-from solver.uniform import expand_uniform
 from tests.solver.frameworks.problems import dense, problem, qwen3_30b_a3b, softmax, transformer, uniform_model
 
 SHARED = Path(os.environ.get("PLANNER_SHARED_DIR", Path(__file__).parents[4] / "shared"))

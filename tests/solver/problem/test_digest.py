@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -283,5 +284,5 @@ def test_equal_blocks_in_a_row_are_one() -> None:
 def test_versions_are_in_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another cost model is another question."""
     before = digests(small())
-    monkeypatch.setattr("solver.versions.COST_MODEL", "2")
+    monkeypatch.setattr(sys.modules["solver.versions"], "COST_MODEL", "2")
     assert before[0] != digests(small())[0]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from solver.certify_tensors import (
+from solver.certify.tensors import (
     Grid,
     Parameter,
     layer_input,

@@ -10,13 +10,13 @@ import numpy as np
 from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
 from solver.cost.laid_out import recompute_of
 from solver.cost.table import CostModel
+from solver.dimensions.build import LayoutShape, PartShape, build_layout
 from solver.dimensions.layers import balanced_bounds, layer_weights, segment_bounds
 from solver.dimensions.ranks import RankMap
-from solver.dimensions.uniform import LayoutShape, PartShape, build_layout
 from solver.frameworks import balanced_split
 from solver.layout import Layout, Shard, ShardPlan, Stage
-from solver.replay_options import Options
-from solver.replay_space import STAGES, Cell, chains_of
+from solver.replay.options import Options
+from solver.replay.space import STAGES, Cell, chains_of
 
 POLICIES = {"padded": "padded", "packed": "packed_static_cp"}
 

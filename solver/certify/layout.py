@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from solver.balance.scenarios import row_count
+from solver.cost.scenarios import row_count
 from solver.layout import Layout, MeshAxis, Part, Stage
 from solver.problem.problem import Problem
 from solver.schedules import schedules

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.balance.end_kernels import first_stage_ends, step_ends
+from solver.balance.price_kernels import step_bound, step_seconds
 from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POINT_GROUP
-from solver.cost.end_kernels import first_stage_ends, step_ends
 from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT
-from solver.cost.price_kernels import step_bound, step_seconds
 from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.time_kernels import operation_seconds
 from solver.schedules.kernels import compiled

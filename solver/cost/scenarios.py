@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from solver.balance.kernels import RAMP_TOKENS, pack_rows
+from solver.cost.pack_kernels import RAMP_TOKENS, pack_rows
 from solver.problem import Problem, SequenceLengths
 
 DRAW_BLOCK = 1024

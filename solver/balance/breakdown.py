@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.balance.ledger import Assembled
+from solver.balance.price_kernels import equal_ends, replica_end
 from solver.cost import columns as col
-from solver.cost.ledger import Assembled
-from solver.cost.price_kernels import equal_ends, replica_end
 from solver.cost.time_kernels import peer_seconds, shard_seconds, table_shard_seconds
 from solver.plan import Exposure, TimeBreakdown
 from solver.schedules.kernels import interleaved_ends, one_f_one_b_ends

@@ -1,6 +1,6 @@
 """Re-check of a proof log (DESIGN 5): the cells partition the stated space, and every value holds when it is computed again.
 
-The space is recounted from the problem by `replay_space`; bounds come from `solver.bounds`, prices and memory from the cost
+The space is recounted from the problem by `replay.space`; bounds come from `solver.bounds`, prices and memory from the cost
 kernels. Nothing of the search is used.
 """
 
@@ -20,9 +20,9 @@ from solver.errors import CertificationFailed
 from solver.frameworks import get_rule_set
 from solver.plan import ProofStep
 from solver.problem import Problem, normalise
-from solver.replay_arrays import Arrays, Entry
-from solver.replay_options import Options
-from solver.replay_space import Cell, leaves_of, legal_at, price_per_hour, shard_copies, stated_cells, variants_of
+from solver.replay.arrays import Arrays, Entry
+from solver.replay.options import Options
+from solver.replay.space import Cell, leaves_of, legal_at, price_per_hour, shard_copies, stated_cells, variants_of
 
 TOLERANCE = 1e-9
 MOST_FINDINGS = 20

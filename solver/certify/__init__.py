@@ -1,7 +1,7 @@
 """Independent re-check of a plan: a plan that fails never leaves the solver.
 
 Recounts layers, devices, ranks and shares, asks the framework's rules, adds up the bytes of one rank of every class tensor by
-tensor (`certify_memory`), and takes the step time from the discrete-event run of the cost ledger. Imports neither search nor
+tensor (`certify.memory`), and takes the step time from the discrete-event run of the cost ledger. Imports neither search nor
 bounds nor evaluate, so that their mistakes cannot hide here.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isclose
 
-from solver.balance import ScenarioSet, scenario_set
-from solver.certify_constraints import constraint_findings
-from solver.certify_layout import layout_findings, replica_micro_batches
-from solver.certify_memory import RankBytes, rank_bytes, rank_classes
-from solver.cost.ledger import StepCosts, ledger
+from solver.balance.ledger import StepCosts, ledger
+from solver.certify.constraints import constraint_findings
+from solver.certify.layout import layout_findings, replica_micro_batches
+from solver.certify.memory import RankBytes, rank_bytes, rank_classes
+from solver.cost.scenarios import ScenarioSet, scenario_set
 from solver.errors import CertificationFailed, SolverError
 from solver.frameworks import get_rule_set
 from solver.layout import Layout

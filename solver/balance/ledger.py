@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.balance.batch_kernels import taken_work
+from solver.balance.end_kernels import step_ends
+from solver.balance.price_kernels import dealt_work, step_bound, step_seconds
 from solver.cost import columns as col
-from solver.cost.batch_kernels import taken_work
-from solver.cost.end_kernels import step_ends
 from solver.cost.laid_out import LaidOut, lay_out
 from solver.cost.memory_kernels import MEMORY_COLUMNS, SAFE, stage_states, stage_verdict
-from solver.cost.price_kernels import dealt_work, step_bound, step_seconds
 from solver.cost.table import CostModel, cost_model
 from solver.cost.time_kernels import operation_seconds
 from solver.layout import Layout

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from solver.cost.batch_kernels import price_batch
+from solver.balance.batch_kernels import price_batch
 from solver.cost.table import CostModel
 
 UNEVALUATED = np.inf
@@ -139,14 +139,3 @@ def price(
             raised,
         )
     return Prices(verdict=verdict, bound_s=bound, seconds=seconds, headroom_bytes=headroom, host_over=host_over, raised=raised)
-
-
-def peer_table(model: CostModel) -> np.ndarray:
-    """float64[groups, groups, 2] latency and s/byte of a pipeline boundary between two groups."""
-    size = len(model.networks)
-    table = np.zeros((size, size, 2))
-    for first in range(size):
-        for second in range(size):
-            if first != second:
-                table[first, second] = model.peer_across(first, second)
-    return table

@@ -1,7 +1,7 @@
 """Compiled price of one layout: lower bound, exact step time, and a batch of layouts at once.
 
 The step of one scenario is the latest end over chains, replicas and stages of (last backward + exposed sync + optimizer), plus
-the step overhead; the price is the mean over scenarios (`solver.cost.ledger`). The bound is the window bound of
+the step overhead; the price is the mean over scenarios (`solver.balance.ledger`). The bound is the window bound of
 search_prototype 3.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.balance.kernels import deal, group_rows
+from solver.balance.deal_kernels import deal, group_rows
 from solver.cost.columns import LEAST_WORK, STEP_OVERHEAD
 from solver.schedules.kernels import (
     compiled,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from solver.balance.batch import Candidates, Prices, Tables, price
 from solver.bounds import SkeletonBounds, skeleton_bounds
-from solver.cost.batch import Candidates, Prices, Tables, peer_table, price
 from solver.cost.operators import Points
-from solver.cost.table import MeshShape
-from solver.replay_layouts import split_bounds
-from solver.replay_options import CP_KINDS, Options
-from solver.replay_space import REPLICAS, STAGES, Cell, Chain, Variant, chains_of, shard_copies
+from solver.cost.table import MeshShape, peer_table
+from solver.replay.layouts import split_bounds
+from solver.replay.options import CP_KINDS, Options
+from solver.replay.space import REPLICAS, STAGES, Cell, Chain, Variant, chains_of, shard_copies
 
 BLOCK = 4096
 """candidates priced by one call"""

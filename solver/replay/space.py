@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from solver.replay_options import CP_KINDS, Options
+from solver.replay.options import CP_KINDS, Options
 
 UNIFORM, REPLICAS, STAGES = "uniform", "replicas", "stages"
 
