@@ -61,6 +61,7 @@ class LayoutShape:
     cp_kind: str
     offload_optimizer: float
     sequence_policy: str
+    vocabulary: bool
     mtp: bool
     experts: bool
     overlap: bool
@@ -100,14 +101,14 @@ def _stage(shape: LayoutShape, index: int, first_ranks: list[int]) -> Stage:
     chunks = tuple((int(shape.bounds[k]), int(shape.bounds[k + 1]) - 1) for k in range(index, stages * shape.vpp, stages))
     layers = [layer for first, last in chunks for layer in range(first, last + 1)]
     common = _commonest([shape.recompute[layer] for layer in layers])
-    holds = (["embedding"] if index == 0 else []) + (["head"] if index == stages - 1 else [])
-    if shape.mtp and index == stages - 1:
-        holds.append("mtp")
+    last = index == stages - 1
+    named = (("embedding", index == 0 and shape.vocabulary), ("head", last and shape.vocabulary), ("mtp", last and shape.mtp))
+    holds = tuple(name for name, held in named if held)
     entries = shape.parts[index]
     rows = sum(part.dp * part.micro_batches for part in entries)
     return Stage(
         chunks=chunks,
-        holds=tuple(holds),
+        holds=holds,
         parts=tuple(_part(shape, part, rows, first) for part, first in zip(entries, first_ranks, strict=True)),
         strategy=_strategy(shape, index, common),
         overrides=_overrides(shape, layers, common),

@@ -92,6 +92,7 @@ def layout_document(
             cp_kind=cell.cp_kind,
             offload_optimizer=offload_percent / 100.0,
             sequence_policy=POLICIES[model.problem.workload.batching[0]],
+            vocabulary=model.architecture.model.vocab_size > 0,
             mtp=model.architecture.mtp_layers > 0,
             experts=options.experts > 1,
             overlap=model.problem.workload.software.assumptions["gradient_overlap_fraction"] > 0.0,

@@ -61,6 +61,7 @@ def layout_of(
             cp_kind=CP_KINDS[int(cell.cp_kind[0])],
             offload_optimizer=offload_percent / 100.0,
             sequence_policy=POLICIES[model.problem.workload.batching[0]],
+            vocabulary=model.architecture.model.vocab_size > 0,
             mtp=model.architecture.mtp_layers > 0,
             experts=experts,
             overlap=model.problem.workload.software.assumptions["gradient_overlap_fraction"] > 0.0,

@@ -61,7 +61,7 @@ def test_words_expand_with_experts_and_predictions() -> None:
     assert MEGATRON.violations(asked, layout) == ()
     asked = problem(uniform_model(7, mtp_layers=1))
     layout = expand_uniform(asked, UniformLayout(pp=4, vpp=2), layers_per_chunk=[1, 1, 1, 1, 1, 1, 1, 0])
-    assert layout.stages[3].holds == ("mtp", "head")
+    assert layout.stages[3].holds == ("head", "mtp")
     assert layout.stages[3].chunks == ((3, 3), (7, 6))
     assert MEGATRON.violations(asked, layout) == ()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan 824f7e5d769085dca875357e81691554f8a4f0a518d1df1ef3e8159d347b37b3
+# Plan 1b48290ddb2d9bd3cdf2d3804250b4f8c82cd0401e849f033449c48747e4bb3b
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
