@@ -1,10 +1,11 @@
-"""What a framework's limits cost: the same skeleton searched again under structural rules only."""
+"""What a framework's limits cost: the problem searched again under structural rules only, and the rules its best plan breaks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from solver.errors import SolverError
+from solver.exporters import expressible
 from solver.layout import Layout
 from solver.plan import Explanation, Plan
 from solver.problem import Problem, normalise
@@ -12,67 +13,66 @@ from solver.search.describe import summary
 from solver.search.session import open_session
 
 WORTH_SAYING = 1e-3
+FREE_GAP = 0.01
+"""the free search only serves the comparison: it may stop this close to its best"""
+MOST_LEAVES = 4_000_000
+"""larger free spaces are searched with the plan's own degrees only"""
+MOST_REASONS = 4
 
 
 def framework_gap(problem: Problem, plan: Plan, should_stop: Callable[[], bool]) -> tuple[Explanation, ...]:
-    """How much faster the plan's own degrees would be in a framework without limits, and by which choices; empty for `any`."""
-    if problem.framework.name == "any":
-        return ()
-    freed = _free_plan(problem, plan.layout, should_stop)
-    if freed is None:
-        return ()
-    ours, free = plan.prediction.step_time_s, freed.prediction.step_time_s
+    """How much faster a framework without limits would be, and which rules stand in the way; empty for `any`."""
     name = problem.framework.name
+    if name == "any":
+        return ()
+    found = _free_plan(problem, {}, should_stop) or _free_plan(problem, _degrees(plan.layout), should_stop)
+    if found is None:
+        return ()
+    freed, scope = found
+    ours, free = plan.prediction.step_time_s, freed.prediction.step_time_s
     if free >= ours * (1.0 - WORTH_SAYING):
-        text = f"{name} expresses the best layout of these degrees: structural rules alone allow nothing faster."
+        text = f"{name} expresses what is best under structural rules alone ({scope})."
         return (Explanation(code="framework_complete", text=text),)
-    choices = "; ".join(_differences(plan.layout, freed.layout))
     text = (
-        f"With the same degrees but without the limits of {name} the step would take {free:.4g} s instead of {ours:.4g} s "
-        f"({free / ours - 1.0:+.1%}): {choices}."
+        f"Under structural rules alone ({scope}) a step would take {free:.4g} s instead of {ours:.4g} s ({free / ours - 1.0:+.1%}): "
+        f"{summary(freed.layout)}. {name} cannot run that: {'; '.join(_reasons(problem, freed.layout))}."
     )
     return (Explanation(code="framework_limits", text=text),)
 
 
-def _free_plan(problem: Problem, layout: Layout, should_stop: Callable[[], bool]) -> Plan | None:
-    part = layout.stages[0].parts[0]
-    degrees = {axis: part.size(axis) for axis in ("tp", "cp", "ep", "etp")}
-    fixed = {
-        **degrees,
-        "pp": layout.pp,
-        "vpp": layout.vpp,
-        "mbs": layout.mbs,
-        "dp": sum(p.size("dp") for p in layout.stages[0].parts),
-    }
-    constraints = problem.constraints.model_copy(update={"fixed": fixed, "allowed": {}})
+def _free_plan(problem: Problem, degrees: dict[str, int], should_stop: Callable[[], bool]) -> tuple[Plan, str] | None:
+    """The best plan for `any`, with the plan's degrees if given; None when there is none or the space is too large."""
+    if should_stop():
+        return None
+    constraints = problem.constraints
+    if degrees:
+        constraints = constraints.model_copy(update={"fixed": {**constraints.fixed, **degrees}, "allowed": {}})
     framework = problem.framework.model_copy(update={"name": "any", "version": "latest-known"})
-    search = problem.search.model_copy(update={"target_gap": 0.0, "proof": False, "alternatives": 0})
+    gap = max(problem.search.target_gap, FREE_GAP)
+    search = problem.search.model_copy(update={"target_gap": gap, "proof": False, "alternatives": 0})
+    changes = {"constraints": constraints, "framework": framework, "search": search}
     try:
-        session = open_session(
-            normalise(problem.model_copy(update={"constraints": constraints, "framework": framework, "search": search}))
-        )
+        session = open_session(normalise(problem.model_copy(update=changes)))
+        if not degrees and session.space.leaves > MOST_LEAVES:
+            return None
         state = session.run(should_stop, lambda progress: None)
-        return session.certified_plan(state.best) if state.best is not None else None
+        if state.best is None:
+            return None
+        scope = "with the same degrees" if degrees else f"searched to {gap:.0%}"
+        return session.certified_plan(state.best), scope
     except SolverError:
         return None
 
 
-def _differences(ours: Layout, free: Layout) -> list[str]:
-    """Choices of the free layout that ours cannot or does not make."""
-    found = []
-    one, two = ours.stages[0].strategy, free.stages[0].strategy
-    if one.shard.zero != two.shard.zero:
-        found.append(f"ZeRO {two.shard.zero} instead of {one.shard.zero}")
-    if one.shard.optimizer.replicate != two.shard.optimizer.replicate and two.shard.zero:
-        found.append("shard groups inside a node")
-    if one.offload.optimizer != two.offload.optimizer:
-        found.append(f"{two.offload.optimizer:.0%} of the optimizer in host memory instead of {one.offload.optimizer:.0%}")
-    if any(len(a.layers) != len(b.layers) for a, b in zip(ours.stages, free.stages, strict=True)):
-        found.append(f"layers per stage {[len(stage.layers) for stage in free.stages]}")
-    if _recomputed(ours) != _recomputed(free):
-        found.append(f"{_recomputed(free)} recomputed layers, chosen stage by stage, instead of {_recomputed(ours)}")
-    return found or [summary(free)]
+def _degrees(layout: Layout) -> dict[str, int]:
+    parts = layout.stages[0].parts
+    degrees = {axis: parts[0].size(axis) for axis in ("tp", "cp", "ep", "etp")}
+    return {**degrees, "pp": layout.pp, "vpp": layout.vpp, "mbs": layout.mbs, "dp": sum(part.size("dp") for part in parts)}
 
 
-def _recomputed(layout: Layout) -> int:
-    return sum(stage.recompute_of(layer).kind != "none" for stage in layout.stages for layer in stage.layers)
+def _reasons(problem: Problem, layout: Layout) -> list[str]:
+    """What the framework refuses of a layout, each once."""
+    fields = expressible(problem, layout, problem.framework.name)
+    reasons = list(dict.fromkeys(field.message for field in fields))
+    more = [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
+    return [*reasons[:MOST_REASONS], *more] or ["a choice its rules do not name"]
