@@ -11,6 +11,7 @@ from solver.cost.time_kernels import peer_seconds, shard_seconds, table_shard_se
 from solver.plan import Exposure, TimeBreakdown
 from solver.schedules.kernels import interleaved_ends, one_f_one_b_ends
 
+ROUNDING = 1e-12
 AXES = ("tp", "cp", "ep", "pp", "dp")
 
 
@@ -45,6 +46,8 @@ def _add_scenario(
         busy += micro_batches * _operation(assembled.backward, chain, virtual, mean_work)
     imbalance = end - float(ends[stage])
     bubble = float(ends[stage]) - busy
+    if abs(imbalance) <= ROUNDING * end:
+        bubble, imbalance = bubble + imbalance, 0.0
     if imbalance < 0.0:
         bubble, imbalance = bubble + imbalance, 0.0
     bubble = max(bubble, 0.0)  # rounding where there is none
