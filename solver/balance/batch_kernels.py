@@ -144,25 +144,29 @@ def price_batch(
         backward = np.empty((chains, span, 2))
         sync = np.empty((chains, stages, 2))
         update = np.empty((chains, stages))
+        low = low_of[index]
+        high = high_of[index]
+        stale = True
         chosen = False
         while True:
-            operation_seconds(
-                kinds,
-                points,
-                meshes,
-                scalars,
-                peers,
-                layer_kind,
-                bounds,
-                stages,
-                vpp,
-                point_at,
-                mesh_at,
-                zero,
-                options,
-                forward,
-                backward,
-            )
+            if stale:
+                operation_seconds(
+                    kinds,
+                    points,
+                    meshes,
+                    scalars,
+                    peers,
+                    layer_kind,
+                    bounds,
+                    stages,
+                    vpp,
+                    point_at,
+                    mesh_at,
+                    zero,
+                    options,
+                    forward,
+                    backward,
+                )
             if chosen:
                 step_ends(
                     kinds,
@@ -198,8 +202,8 @@ def price_batch(
                     mesh_at,
                     zero,
                     offload,
-                    low_of[index],
-                    high_of[index],
+                    low,
+                    high,
                     forward,
                     backward,
                     sync,
@@ -226,8 +230,8 @@ def price_batch(
                 micro,
                 zero,
                 offload,
-                low_of[index],
-                high_of[index],
+                low,
+                high,
                 same_count,
                 options,
                 memory,
@@ -236,13 +240,22 @@ def price_batch(
                 host_over[index] = over_host(points, groups, point_at, memory)
                 break
             headroom[index] = least_headroom(points, groups, point_at, memory)
-            for layer in range(options.shape[0]):
-                raised[index] = raised[index] or options[layer] != low_of[index]
+            raised[index] = any_other(options, low)
+            stale = raised[index]
             chosen = True
         if chosen and exact and verdict[index] >= demand and bound[index] < at_most_s[index]:
             seconds[index] = step_seconds(
                 forward, backward, stages, vpp, count, micro, mbs, row_work, equal_rows, sync, update, scalars, per_scenario
             )
+
+
+@compiled
+def any_other(options: np.ndarray, low: int) -> bool:
+    """Whether a layer has another recompute than `low`."""
+    other = False
+    for layer in range(options.shape[0]):
+        other = other or options[layer] != low
+    return other
 
 
 @compiled

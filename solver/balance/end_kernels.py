@@ -41,6 +41,7 @@ from solver.cost.columns import (
     WEIGHT_STATE,
 )
 from solver.cost.memory_kernels import stage_parameters
+from solver.cost.twin_kernels import twin_of_previous
 from solver.schedules.kernels import compiled
 
 
@@ -65,9 +66,15 @@ def step_ends(
     update: np.ndarray,
 ) -> None:
     """Write seconds of gradient and parameter traffic, `sync` [chains, stages, exposed | hidden], and of the update, `update`."""
-    for chain in range(point_at.shape[0]):
-        for stage in range(stages):
-            update[chain, stage] = stage_end(
+    for stage in range(stages):
+        twin = twin_of_previous(layer_kind, bounds, stages, vpp, point_at, mesh_at, stage)
+        for chain in range(point_at.shape[0]):
+            if twin and same_seconds(forward, backward, stages, vpp, chain, stage):
+                sync[chain, stage, 0] = sync[chain, stage - 1, 0]
+                sync[chain, stage, 1] = sync[chain, stage - 1, 1]
+                update[chain, stage] = update[chain, stage - 1]
+                continue
+            stage_end(
                 kinds,
                 points,
                 meshes,
@@ -86,8 +93,23 @@ def step_ends(
                 chain,
                 stage,
                 0.0,
-                sync[chain, stage],
+                sync,
+                update,
             )
+
+
+@compiled
+def same_seconds(forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, chain: int, stage: int) -> bool:
+    """Whether every operation of a stage takes as long as that of the stage before it."""
+    for chunk in range(vpp):
+        virtual = chunk * stages + stage
+        for column in range(2):
+            if (
+                forward[chain, virtual, column] != forward[chain, virtual - 1, column]
+                or backward[chain, virtual, column] != backward[chain, virtual - 1, column]
+            ):
+                return False
+    return True
 
 
 @compiled
@@ -118,7 +140,7 @@ def first_stage_ends(
     first = int(np.int64(0))  # not a literal: `stage_end` is compiled once for any stage
     for chain in range(point_at.shape[0]):
         more = more_recompute_seconds(kinds, points, scalars, layer_kind, bounds, stages, vpp, point_at[chain, 0], low, high)
-        update[chain, 0] = stage_end(
+        stage_end(
             kinds,
             points,
             meshes,
@@ -137,7 +159,8 @@ def first_stage_ends(
             chain,
             first,
             more,
-            sync[chain, 0],
+            sync,
+            update,
         )
 
 
@@ -194,12 +217,12 @@ def stage_end(
     stage: int,
     more_backward_s: float,
     sync: np.ndarray,
-) -> float:
-    """Write [exposed, hidden] synchronisation seconds of one stage; its optimizer seconds."""
-    parameters = np.empty(4)
+    update: np.ndarray,
+) -> None:
+    """Write [exposed, hidden] synchronisation seconds of one stage, and its optimizer seconds."""
     point = point_at[chain, stage]
     mesh = mesh_at[chain, stage]
-    stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point, parameters)
+    parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point)
     work = scalars[MEAN_WORK] * points[point, POINT_MBS]
     forward_s = 0.0
     backward_s = more_backward_s
@@ -207,8 +230,10 @@ def stage_end(
         virtual = chunk * stages + stage
         forward_s += forward[chain, virtual, 0] + forward[chain, virtual, 1] * work
         backward_s += backward[chain, virtual, 0] + backward[chain, virtual, 1] * work
-    sync_seconds(points, meshes, scalars, parameters, point, mesh, stage, stages, zero, forward_s, backward_s, sync)
-    return update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
+    exposed, hidden = sync_seconds(points, meshes, scalars, parameters, point, mesh, stage, stages, zero, forward_s, backward_s)
+    sync[chain, stage, 0] = exposed
+    sync[chain, stage, 1] = hidden
+    update[chain, stage] = update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
 
 
 @compiled
@@ -216,7 +241,7 @@ def sync_seconds(
     points: np.ndarray,
     meshes: np.ndarray,
     scalars: np.ndarray,
-    parameters: np.ndarray,
+    parameters: tuple[float, float, float, float],
     point: int,
     mesh: int,
     stage: int,
@@ -224,9 +249,8 @@ def sync_seconds(
     zero: int,
     forward_s: float,
     backward_s: float,
-    out: np.ndarray,
-) -> None:
-    """Write [exposed, hidden]: gradients are reduced behind the last backward, parameters gathered behind the next forward."""
+) -> tuple[float, float]:
+    """(exposed, hidden) seconds: gradients are reduced behind the last backward, parameters gathered behind the next forward."""
     dense, expert = parameters[0], parameters[1]
     shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
     per_byte = meshes[mesh, SHARD_SLOPE] * dense + meshes[mesh, EXPERT_SHARD_SLOPE] * expert
@@ -253,8 +277,7 @@ def sync_seconds(
     if scalars[TIED] > 0.0 and stages > 1 and (stage == 0 or stage == stages - 1):
         moved = points[point, TABLE_PARAMETERS] * scalars[GRADIENT_STATE]
         exposed += meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved
-    out[0] = exposed
-    out[1] = hidden
+    return exposed, hidden
 
 
 @compiled
@@ -263,7 +286,7 @@ def update_seconds(
     meshes: np.ndarray,
     groups: np.ndarray,
     scalars: np.ndarray,
-    parameters: np.ndarray,
+    parameters: tuple[float, float, float, float],
     point: int,
     mesh: int,
     zero: int,

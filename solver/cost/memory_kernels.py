@@ -76,9 +76,8 @@ def stage_parameters(
     stages: int,
     vpp: int,
     point: int,
-    out: np.ndarray,
-) -> None:
-    """Write [dense, expert, largest layer, tables held] parameters of one rank of a stage."""
+) -> tuple[float, float, float, float]:
+    """(dense, expert, largest layer, tables held) parameters of one rank of a stage."""
     dense = 0.0
     expert = 0.0
     largest = 0.0
@@ -109,10 +108,7 @@ def stage_parameters(
             largest = max(largest, kinds[point, mtp, DENSE_PARAMETERS] + kinds[point, mtp, EXPERT_PARAMETERS])
             if stages > 1 and scalars[TIED] == 0.0:
                 dense += table
-    out[0] = dense
-    out[1] = expert
-    out[2] = largest
-    out[3] = tables
+    return dense, expert, largest, tables
 
 
 @compiled
@@ -121,36 +117,38 @@ def state_memory(
     meshes: np.ndarray,
     groups: np.ndarray,
     scalars: np.ndarray,
-    parameters: np.ndarray,
+    parameters: tuple[float, float, float, float],
     point: int,
     mesh: int,
     stages: int,
     zero: int,
     offload: float,
+    chain: int,
+    stage: int,
     memory: np.ndarray,
 ) -> None:
     """Write weights, gradients, optimizer, buffers, context and host bytes of one rank (memory_spec: States, Peak)."""
-    dense, expert = parameters[0], parameters[1]
+    dense, expert, largest, tables = parameters
     shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
     whole = dense + expert
     cut = dense / shard + expert / expert_shard
-    memory[WEIGHTS] = scalars[WEIGHT_STATE] * (cut if zero >= 3 else whole)
-    memory[GRADIENTS] = scalars[GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
+    memory[chain, stage, WEIGHTS] = scalars[WEIGHT_STATE] * (cut if zero >= 3 else whole)
+    memory[chain, stage, GRADIENTS] = scalars[GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
     kept = cut if zero >= 1 else whole
-    memory[OPTIMIZER] = scalars[OPTIMIZER_STATE] * kept * (1.0 - offload)
+    memory[chain, stage, OPTIMIZER] = scalars[OPTIMIZER_STATE] * kept * (1.0 - offload)
     buffers = points[point, GATHER_BYTES]
     if zero >= 3:
-        buffers += (2.0 * scalars[WEIGHT_STATE] + scalars[GRADIENT_STATE]) * parameters[2] + scalars[WEIGHT_STATE] * parameters[3]
+        buffers += (2.0 * scalars[WEIGHT_STATE] + scalars[GRADIENT_STATE]) * largest + scalars[WEIGHT_STATE] * tables
     elif zero == 2:
         buffers += min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
-    memory[BUFFERS] = buffers
+    memory[chain, stage, BUFFERS] = buffers
     communicators = 0
     for size in (points[point, POINT_TP], points[point, POINT_CP], meshes[mesh, MESH_DP], float(stages), points[point, POINT_EP]):
         if size > 1.0:
             communicators += 1
-    memory[CONTEXT] = scalars[CONTEXT_BYTES] + scalars[COMMUNICATOR_BYTES] * communicators
+    memory[chain, stage, CONTEXT] = scalars[CONTEXT_BYTES] + scalars[COMMUNICATOR_BYTES] * communicators
     group = int(points[point, POINT_GROUP])
-    memory[HOST] = offload * kept * (scalars[OPTIMIZER_STATE] + 4.0) * groups[group, DEVICES_PER_NODE]
+    memory[chain, stage, HOST] = offload * kept * (scalars[OPTIMIZER_STATE] + 4.0) * groups[group, DEVICES_PER_NODE]
 
 
 @compiled
@@ -159,29 +157,29 @@ def finish_memory(
     points: np.ndarray,
     scalars: np.ndarray,
     point: int,
+    chain: int,
     stage: int,
     stages: int,
-    saved: float,
-    widest: float,
-    rebuilt: bool,
+    layers: tuple[float, float, bool],
     flight: float,
     memory: np.ndarray,
 ) -> int:
     """Write the activation columns and the totals; the verdict of the rank."""
-    memory[ACTIVATIONS] = flight * (saved + points[point, BOUNDARY_BYTES])
+    saved, widest, rebuilt = layers
+    memory[chain, stage, ACTIVATIONS] = flight * (saved + points[point, BOUNDARY_BYTES])
     work = widest if rebuilt else 0.5 * widest
     logits = points[point, LOGITS_BYTES] if stage == stages - 1 else 0.0
-    memory[WORKSPACE] = work if work >= logits else 0.0
-    memory[LOGITS] = logits if logits > work else 0.0
-    static = memory[WEIGHTS] + memory[GRADIENTS] + memory[OPTIMIZER]
-    dynamic = (memory[ACTIVATIONS] + max(work, logits) + memory[BUFFERS]) * scalars[ALLOCATOR_FACTOR]
-    memory[DEVICE] = static + dynamic + memory[CONTEXT]
-    error = scalars[STATIC_ERROR] * (static + memory[CONTEXT]) + scalars[DYNAMIC_ERROR] * dynamic
-    memory[DEVICE_HIGH] = memory[DEVICE] + error
+    memory[chain, stage, WORKSPACE] = work if work >= logits else 0.0
+    memory[chain, stage, LOGITS] = logits if logits > work else 0.0
+    static = memory[chain, stage, WEIGHTS] + memory[chain, stage, GRADIENTS] + memory[chain, stage, OPTIMIZER]
+    dynamic = (memory[chain, stage, ACTIVATIONS] + max(work, logits) + memory[chain, stage, BUFFERS]) * scalars[ALLOCATOR_FACTOR]
+    memory[chain, stage, DEVICE] = static + dynamic + memory[chain, stage, CONTEXT]
+    error = scalars[STATIC_ERROR] * (static + memory[chain, stage, CONTEXT]) + scalars[DYNAMIC_ERROR] * dynamic
+    memory[chain, stage, DEVICE_HIGH] = memory[chain, stage, DEVICE] + error
     group = int(points[point, POINT_GROUP])
-    if memory[HOST] > groups[group, HOST_LIMIT_BYTES] or memory[DEVICE] > groups[group, LIMIT_BYTES]:
+    if memory[chain, stage, HOST] > groups[group, HOST_LIMIT_BYTES] or memory[chain, stage, DEVICE] > groups[group, LIMIT_BYTES]:
         return UNFIT
-    return SAFE if memory[DEVICE_HIGH] <= groups[group, LIMIT_BYTES] else FITS
+    return SAFE if memory[chain, stage, DEVICE_HIGH] <= groups[group, LIMIT_BYTES] else FITS
 
 
 @compiled
@@ -195,9 +193,8 @@ def layer_memory(
     stages: int,
     vpp: int,
     point: int,
-    out: np.ndarray,
-) -> bool:
-    """Write [saved bytes, widest layer] of one micro-batch on a stage; whether a layer is fully recomputed."""
+) -> tuple[float, float, bool]:
+    """(saved bytes, widest layer, whether a layer is fully recomputed) of one micro-batch on a stage."""
     saved = 0.0
     widest = 0.0
     rebuilt = False
@@ -215,9 +212,7 @@ def layer_memory(
         mtp = int(scalars[MTP_KIND])
         saved += mtp_layers * kinds[point, mtp, ACTIVATION + last_option]
         widest = max(widest, kinds[point, mtp, ACTIVATION + OPTION_NONE])
-    out[0] = saved
-    out[1] = widest
-    return rebuilt
+    return saved, widest, rebuilt
 
 
 @compiled
@@ -239,11 +234,18 @@ def stage_states(
     memory: np.ndarray,
 ) -> None:
     """Fill the columns of `memory[chains, stage]` that do not depend on recompute."""
-    parameters = np.empty(4)
     for chain in range(point_at.shape[0]):
         point, mesh = point_at[chain, stage], mesh_at[chain, stage]
-        stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point, parameters)
-        state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, memory[chain, stage])
+        parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point)
+        state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, chain, stage, memory)
+
+
+@compiled
+def copy_states(memory: np.ndarray, stage: int) -> None:
+    """Give a stage the columns of the stage before it (see `twin_of_previous`)."""
+    for chain in range(memory.shape[0]):
+        for column in range(MEMORY_COLUMNS):
+            memory[chain, stage, column] = memory[chain, stage - 1, column]
 
 
 @compiled
@@ -263,13 +265,10 @@ def stage_verdict(
     memory: np.ndarray,
 ) -> int:
     """Fill the other columns of `memory[chains, stage]` for the current options; the least verdict over chains."""
-    layers = np.empty(2)
     least = SAFE
     for chain in range(point_at.shape[0]):
         point = point_at[chain, stage]
-        rebuilt = layer_memory(kinds, scalars, layer_kind, bounds, options, stage, stages, vpp, point, layers)
+        layers = layer_memory(kinds, scalars, layer_kind, bounds, options, stage, stages, vpp, point)
         flight = in_flight(stage, stages, vpp, micro_batches[chain])
-        entry = memory[chain, stage]
-        verdict = finish_memory(groups, points, scalars, point, stage, stages, layers[0], layers[1], rebuilt, flight, entry)
-        least = min(least, verdict)
+        least = min(least, finish_memory(groups, points, scalars, point, chain, stage, stages, layers, flight, memory))
     return least

@@ -15,9 +15,11 @@ from solver.cost.memory_kernels import (
     SAFE,
     UNFIT,
     WEIGHTS,
+    copy_states,
     stage_states,
     stage_verdict,
 )
+from solver.cost.twin_kernels import twin_of_previous
 from solver.schedules.kernels import compiled
 
 
@@ -49,13 +51,18 @@ def choose_recompute(
     given `low` and `high` (the step is monotone in every operation's time). `same_count` forces one count on all virtual stages
     (Megatron's `block`). `low == high` leaves nothing to choose.
     """
+    demand = SAFE if scalars[DEMAND_SAFE] > 0.0 else FITS
     common = 0
     while True:
         before = common
         least = SAFE
+        count = 0
+        verdict = UNFIT
         for stage in range(stages):
             longest = longest_count(bounds, stage, stages, vpp, same_count)
             first = longest if low == high else min(common, longest)
+            twin = twin_of_previous(layer_kind, bounds, stages, vpp, point_at, mesh_at, stage)
+            known = count if twin and verdict >= demand else longest + 1
             count, verdict = least_count(
                 kinds,
                 points,
@@ -79,6 +86,8 @@ def choose_recompute(
                 stage,
                 first,
                 longest,
+                twin,
+                known,
             )
             if verdict == UNFIT:
                 return UNFIT
@@ -113,36 +122,43 @@ def least_count(
     stage: int,
     first: int,
     longest: int,
+    twin: bool,
+    known: int,
 ) -> tuple[int, int]:
     """(count, verdict) of one stage: the least count in first ... longest that fits as demanded, `longest` when none does.
 
     Above one layer the bytes fall with the count, so it is found by bisection; from none to one they may rise (working set).
+    A `twin` of the stage before it has its states and no more micro-batches in flight: what fitted there (`known` <= longest)
+    fits here.
     """
-    stage_states(
-        kinds,
-        points,
-        meshes,
-        groups,
-        scalars,
-        layer_kind,
-        bounds,
-        stages,
-        vpp,
-        point_at,
-        mesh_at,
-        zero,
-        offload,
-        stage,
-        memory,
-    )
-    if hopeless(points, groups, point_at, memory, stage):
-        return first, UNFIT
+    if twin:
+        copy_states(memory, stage)
+    else:
+        stage_states(
+            kinds,
+            points,
+            meshes,
+            groups,
+            scalars,
+            layer_kind,
+            bounds,
+            stages,
+            vpp,
+            point_at,
+            mesh_at,
+            zero,
+            offload,
+            stage,
+            memory,
+        )
+        if hopeless(points, groups, point_at, memory, stage):
+            return first, UNFIT
     demand = SAFE if scalars[DEMAND_SAFE] > 0.0 else FITS
+    settled = first < known <= longest
     below = first
-    above = longest
+    above = known if settled else longest
     count = first
     verdict = UNFIT
-    probes = 0
     while True:
         set_first_layers(options, bounds, stage, stages, vpp, count, same_count, low, high)
         verdict = stage_verdict(
@@ -160,15 +176,16 @@ def least_count(
             stage,
             memory,
         )
-        probes += 1
-        if probes == 1:
+        if count == first:
             if verdict >= demand or first >= longest:
                 return count, verdict
-            count = longest
-            continue
-        if probes == 2:
+            if not settled:
+                count = longest
+                continue
+        elif not settled:
             if verdict < demand:
                 return count, verdict
+            settled = True
         elif verdict >= demand:
             above = count
         else:
@@ -219,8 +236,8 @@ def hopeless(points: np.ndarray, groups: np.ndarray, point_at: np.ndarray, memor
     """Whether states and host bytes alone are over a limit, whatever is recomputed."""
     for chain in range(point_at.shape[0]):
         group = int(points[point_at[chain, stage], POINT_GROUP])
-        entry = memory[chain, stage]
-        static = entry[WEIGHTS] + entry[GRADIENTS] + entry[OPTIMIZER] + entry[BUFFERS] + entry[CONTEXT]
-        if static > groups[group, LIMIT_BYTES] or entry[HOST] > groups[group, HOST_LIMIT_BYTES]:
+        static = memory[chain, stage, WEIGHTS] + memory[chain, stage, GRADIENTS] + memory[chain, stage, OPTIMIZER]
+        static += memory[chain, stage, BUFFERS] + memory[chain, stage, CONTEXT]
+        if static > groups[group, LIMIT_BYTES] or memory[chain, stage, HOST] > groups[group, HOST_LIMIT_BYTES]:
             return True
     return False

@@ -39,6 +39,7 @@ from solver.cost.columns import (
     TABLE_PARAMETERS,
     WEIGHT_STATE,
 )
+from solver.cost.twin_kernels import same_layers, same_options
 from solver.schedules.kernels import compiled
 
 
@@ -124,6 +125,33 @@ def peer_seconds(
 
 
 @compiled
+def messages(
+    points: np.ndarray,
+    meshes: np.ndarray,
+    scalars: np.ndarray,
+    peers: np.ndarray,
+    stages: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    chain: int,
+    peer_s: np.ndarray,
+) -> None:
+    """Write `peer_seconds` of every stage; a stage between neighbours like itself repeats the one before it."""
+    alike = 0
+    for stage in range(stages):
+        same = (
+            stage > 0
+            and point_at[chain, stage] == point_at[chain, stage - 1]
+            and mesh_at[chain, stage] == mesh_at[chain, stage - 1]
+        )
+        alike = alike + 1 if same else 0
+        if alike >= 2 and stage < stages - 1 and point_at[chain, stage + 1] == point_at[chain, stage]:
+            peer_s[stage] = peer_s[stage - 1]
+        else:
+            peer_s[stage] = peer_seconds(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, stage)
+
+
+@compiled
 def operation_seconds(
     kinds: np.ndarray,
     points: np.ndarray,
@@ -143,17 +171,32 @@ def operation_seconds(
 ) -> None:
     """Write base and slope seconds of every virtual stage: `forward`, `backward`: [chains, stages * vpp, 2]."""
     sharding = np.empty(2)
+    peer_s = np.empty(stages)
     times = np.empty(4)
     last_virtual = stages * vpp - 1
     for chain in range(point_at.shape[0]):
+        messages(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, peer_s)
+        stage = stages - 1
         for virtual in range(stages * vpp):
-            stage = virtual % stages
+            before = stage
+            stage = 0 if before == stages - 1 else before + 1
             point = point_at[chain, stage]
             mesh = mesh_at[chain, stage]
-            peer = peer_seconds(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, stage)
-            times[0] = peer
+            if (
+                1 < virtual < last_virtual
+                and point == point_at[chain, before]
+                and mesh == mesh_at[chain, before]
+                and peer_s[stage] == peer_s[before]
+                and same_layers(layer_kind, bounds, virtual, virtual - 1)
+                and same_options(bounds, options, virtual, virtual - 1)
+            ):
+                for column in range(2):
+                    forward[chain, virtual, column] = forward[chain, virtual - 1, column]
+                    backward[chain, virtual, column] = backward[chain, virtual - 1, column]
+                continue
+            times[0] = peer_s[stage]
             times[1] = 0.0
-            times[2] = peer
+            times[2] = peer_s[stage]
             times[3] = 0.0
             kind = -1
             for layer in range(bounds[virtual], bounds[virtual + 1]):
@@ -195,8 +238,7 @@ def add_layer(
     kinds: np.ndarray, point: int, kind: int, option: int, times_of_it: float, sharding: np.ndarray, times: np.ndarray
 ) -> None:
     """Add `times_of_it` layers of a kind to [forward base, forward slope, backward base, backward slope]."""
-    entry = kinds[point, kind]
-    times[0] += times_of_it * (entry[FORWARD_BASE] + sharding[0])
-    times[1] += times_of_it * entry[FORWARD_SLOPE]
-    times[2] += times_of_it * (entry[BACKWARD_BASE] + entry[RECOMPUTE_BASE + option] + sharding[1])
-    times[3] += times_of_it * (entry[BACKWARD_SLOPE] + entry[RECOMPUTE_SLOPE + option])
+    times[0] += times_of_it * (kinds[point, kind, FORWARD_BASE] + sharding[0])
+    times[1] += times_of_it * kinds[point, kind, FORWARD_SLOPE]
+    times[2] += times_of_it * (kinds[point, kind, BACKWARD_BASE] + kinds[point, kind, RECOMPUTE_BASE + option] + sharding[1])
+    times[3] += times_of_it * (kinds[point, kind, BACKWARD_SLOPE] + kinds[point, kind, RECOMPUTE_SLOPE + option])

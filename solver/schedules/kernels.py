@@ -127,20 +127,28 @@ def one_f_one_b_ends_equal(forward_s: Floats, backward_s: Floats, micro_batches:
 
 @compiled
 def forward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
-    """One chunk forward on ranks first..stop-1: rank i reads made[i] (of rank i-1), writes made[i+1]; cost at base + stride i."""
-    for i in range(stop - 1, first - 1, -1):
+    """One chunk forward on ranks first..stop-1: rank i reads made[i] (of rank i-1), writes made[i+1]; cost at base + stride i.
+
+    Unsigned indices keep the loop free of wrap-around tests: it is compiled to vector instructions.
+    """
+    one, last = np.uint64(1), np.uint64(stop - 1)
+    offset, step = np.uint64(base), np.uint64(stride)
+    for done in range(np.uint64(stop - first)):
+        i = last - done
         start = clocks[i] if clocks[i] > made[i] else made[i]
-        start += cost_s[base + stride * i]
+        start += cost_s[offset + step * i]
         clocks[i] = start
-        made[i + 1] = start
+        made[i + one] = start
 
 
 @compiled
 def backward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
     """One chunk backward on ranks first..stop-1: rank i reads made[i+1] (of rank i+1) and writes made[i]."""
-    for i in range(first, stop):
-        start = clocks[i] if clocks[i] > made[i + 1] else made[i + 1]
-        start += cost_s[base + stride * i]
+    one = np.uint64(1)
+    offset, step = np.uint64(base), np.uint64(stride)
+    for i in range(np.uint64(first), np.uint64(stop)):
+        start = clocks[i] if clocks[i] > made[i + one] else made[i + one]
+        start += cost_s[offset + step * i]
         clocks[i] = start
         made[i] = start
 
@@ -188,6 +196,54 @@ def interleaved_tick(
 
 
 @compiled
+def equal_tick(
+    forward_s: Floats,
+    backward_s: Floats,
+    vpp: int,
+    groups: int,
+    group: int,
+    row: int,
+    phase: int,
+    clocks: Floats,
+    forwards: Floats,
+    backwards: Floats,
+) -> None:
+    """As `interleaved_tick` for equal micro-batches and tick = (group vpp + row) stages + phase.
+
+    The last ranks' backwards are of this row, the first ranks' forwards of this row of the next group; others are a row behind.
+    """
+    stages = clocks.shape[0]
+    behind = row - 1 if row > 0 else vpp - 1
+    behind_group = group if row > 0 else group - 1
+    forwards[0] = forwards[stages] if (row if phase > 0 else behind) > 0 else 0.0
+    if 0 <= behind_group + 1 < groups:
+        forward_run(forward_s, behind * stages, 1, phase, stages, clocks, forwards)
+    if 0 <= group + 1 < groups and phase > 0:
+        forward_run(forward_s, row * stages, 1, 0, phase, clocks, forwards)
+    cut = stages - 1 - phase
+    backwards[stages] = backwards[0] if row > 0 else 0.0
+    if 0 <= behind_group < groups and cut > 0:
+        backward_run(backward_s, (vpp - 1 - behind) * stages, 1, 0, cut, clocks, backwards)
+    if 0 <= group < groups:
+        backward_run(backward_s, (vpp - 1 - row) * stages, 1, cut, stages, clocks, backwards)
+
+
+@compiled
+def least_and_most_rise(clocks: Floats, forwards: Floats, backwards: Floats, before: Floats) -> tuple[float, float]:
+    """Least and most increase of the state since it was written to `before` [3, stages], where it is written again."""
+    least = np.inf
+    most = 0.0
+    for i in range(clocks.shape[0]):
+        for step in (clocks[i] - before[0, i], forwards[i + 1] - before[1, i], backwards[i] - before[2, i]):
+            least = min(least, step)
+            most = max(most, step)
+        before[0, i] = clocks[i]
+        before[1, i] = forwards[i + 1]
+        before[2, i] = backwards[i]
+    return least, most
+
+
+@compiled
 def interleaved_ends_equal(
     forward_s: Floats, backward_s: Floats, micro_batches: int, stages: int, vpp: int, ends: Floats
 ) -> None:
@@ -195,35 +251,36 @@ def interleaved_ends_equal(
     if micro_batches % stages != 0:
         raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
     span = stages * vpp
-    stop = micro_batches * vpp + stages - 1
-    last_steady = micro_batches * vpp - span
+    groups = micro_batches // stages
+    last_steady = (groups - 1) * span
     forwards = np.zeros(stages + 1)
     backwards = np.zeros(stages + 1)
     before = np.full((3, stages), -np.inf)
     ends[:] = 0.0
-    check = stages - 1
     tick = 1 - span
-    while tick < stop:
-        interleaved_tick(forward_s, backward_s, vpp, micro_batches, 1, tick, ends, forwards, backwards)
-        if tick == check and tick + span <= last_steady:
-            check += span
-            least = np.inf
-            most = 0.0
-            for i in range(stages):
-                for step in (ends[i] - before[0, i], forwards[i + 1] - before[1, i], backwards[i] - before[2, i]):
-                    least = min(least, step)
-                    most = max(most, step)
-                before[0, i] = ends[i]
-                before[1, i] = forwards[i + 1]
-                before[2, i] = backwards[i]
+    group = tick // span
+    row = (tick - group * span) // stages
+    phase = tick - (group * vpp + row) * stages
+    while tick < groups * span + stages - 1:
+        equal_tick(forward_s, backward_s, vpp, groups, group, row, phase, ends, forwards, backwards)
+        if row == 0 and phase == stages - 1 and group >= 0 and tick + span <= last_steady:
+            least, most = least_and_most_rise(ends, forwards, backwards, before)
             if most < np.inf and most - least <= PERIOD_TOLERANCE * most + ROUNDING * ends[0]:
                 skipped = (last_steady - tick) // span
-                rise = skipped * 0.5 * (most + least)
                 tick += skipped * span
+                group += skipped
+                rise = skipped * 0.5 * (most + least)
                 ends += rise
                 forwards += rise
                 backwards += rise
         tick += 1
+        phase += 1
+        if phase == stages:
+            phase = 0
+            row += 1
+            if row == vpp:
+                row = 0
+                group += 1
 
 
 @compiled
