@@ -42,7 +42,7 @@ from solver.cost.columns import (
 )
 from solver.cost.memory_kernels import stage_parameters
 from solver.cost.twin_kernels import twin_of_previous
-from solver.schedules.kernels import compiled
+from solver.schedules.kernels import compiled, inlined
 
 
 @compiled
@@ -98,7 +98,7 @@ def step_ends(
             )
 
 
-@compiled
+@inlined
 def same_seconds(forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, chain: int, stage: int) -> bool:
     """Whether every operation of a stage takes as long as that of the stage before it."""
     for chunk in range(vpp):
@@ -196,7 +196,7 @@ def more_recompute_seconds(
     return max(0.0, float(more))
 
 
-@compiled
+@inlined
 def stage_end(
     kinds: np.ndarray,
     points: np.ndarray,
@@ -236,7 +236,7 @@ def stage_end(
     update[chain, stage] = update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
 
 
-@compiled
+@inlined
 def sync_seconds(
     points: np.ndarray,
     meshes: np.ndarray,
@@ -280,7 +280,7 @@ def sync_seconds(
     return exposed, hidden
 
 
-@compiled
+@inlined
 def update_seconds(
     points: np.ndarray,
     meshes: np.ndarray,

@@ -13,6 +13,7 @@ from solver.balance.deal_kernels import deal, group_rows
 from solver.cost.columns import LEAST_WORK, STEP_OVERHEAD
 from solver.schedules.kernels import (
     compiled,
+    inlined,
     interleaved_ends,
     interleaved_ends_equal,
     one_f_one_b_ends,
@@ -20,7 +21,7 @@ from solver.schedules.kernels import (
 )
 
 
-@compiled
+@inlined
 def stage_windows(
     forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, least: float, chain: int, windows: np.ndarray
 ) -> None:
@@ -45,7 +46,7 @@ def stage_windows(
         )
 
 
-@compiled
+@inlined
 def longest_window(windows: np.ndarray, stages: int, micro_batches: int, work: float) -> int:
     """The stage whose window is longest when every micro-batch has `work`."""
     slowest = 0
@@ -260,7 +261,7 @@ def replica_end(
     return last_end(ends, sync, update, chain, stages)
 
 
-@compiled
+@inlined
 def last_end(ends: np.ndarray, sync: np.ndarray, update: np.ndarray, chain: int, stages: int) -> float:
     """Latest (last backward + exposed sync + optimizer) of a chain."""
     latest = 0.0

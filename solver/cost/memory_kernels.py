@@ -44,7 +44,7 @@ from solver.cost.columns import (
     TIED,
     WEIGHT_STATE,
 )
-from solver.schedules.kernels import compiled, in_flight
+from solver.schedules.kernels import compiled, in_flight, inlined
 
 # columns of one stage's memory (float64[chains, stages, MEMORY_COLUMNS])
 WEIGHTS = 0
@@ -151,7 +151,7 @@ def state_memory(
     memory[chain, stage, HOST] = offload * kept * (scalars[OPTIMIZER_STATE] + 4.0) * groups[group, DEVICES_PER_NODE]
 
 
-@compiled
+@inlined
 def finish_memory(
     groups: np.ndarray,
     points: np.ndarray,
@@ -182,7 +182,7 @@ def finish_memory(
     return SAFE if memory[chain, stage, DEVICE_HIGH] <= groups[group, LIMIT_BYTES] else FITS
 
 
-@compiled
+@inlined
 def layer_memory(
     kinds: np.ndarray,
     scalars: np.ndarray,
@@ -240,7 +240,7 @@ def stage_states(
         state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, chain, stage, memory)
 
 
-@compiled
+@inlined
 def copy_states(memory: np.ndarray, stage: int) -> None:
     """Give a stage the columns of the stage before it (see `twin_of_previous`)."""
     for chain in range(memory.shape[0]):
@@ -248,7 +248,7 @@ def copy_states(memory: np.ndarray, stage: int) -> None:
             memory[chain, stage, column] = memory[chain, stage - 1, column]
 
 
-@compiled
+@inlined
 def stage_verdict(
     kinds: np.ndarray,
     points: np.ndarray,

@@ -20,7 +20,7 @@ from solver.cost.memory_kernels import (
     stage_verdict,
 )
 from solver.cost.twin_kernels import twin_of_previous
-from solver.schedules.kernels import compiled
+from solver.schedules.kernels import compiled, inlined
 
 
 @compiled
@@ -98,7 +98,7 @@ def choose_recompute(
             return least
 
 
-@compiled
+@inlined
 def least_count(
     kinds: np.ndarray,
     points: np.ndarray,
@@ -198,7 +198,7 @@ def least_count(
         count = (below + above) // 2
 
 
-@compiled
+@inlined
 def longest_count(bounds: np.ndarray, stage: int, stages: int, vpp: int, same_count: bool) -> int:
     """Layers of a stage, or of its longest chunk when counts are per chunk."""
     longest = 0
@@ -208,7 +208,7 @@ def longest_count(bounds: np.ndarray, stage: int, stages: int, vpp: int, same_co
     return longest
 
 
-@compiled
+@inlined
 def set_first_layers(
     options: np.ndarray,
     bounds: np.ndarray,
@@ -231,7 +231,7 @@ def set_first_layers(
             done += 1
 
 
-@compiled
+@inlined
 def hopeless(points: np.ndarray, groups: np.ndarray, point_at: np.ndarray, memory: np.ndarray, stage: int) -> bool:
     """Whether states and host bytes alone are over a limit, whatever is recomputed."""
     for chain in range(point_at.shape[0]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.schedules.kernels import compiled
+from solver.schedules.kernels import inlined
 
 
-@compiled
+@inlined
 def same_layers(layer_kind: np.ndarray, bounds: np.ndarray, one: int, other: int) -> bool:
     """Whether two virtual stages hold as many layers of the same kinds in the same order."""
     width = bounds[one + 1] - bounds[one]
@@ -19,7 +19,7 @@ def same_layers(layer_kind: np.ndarray, bounds: np.ndarray, one: int, other: int
     return same
 
 
-@compiled
+@inlined
 def same_options(bounds: np.ndarray, options: np.ndarray, one: int, other: int) -> bool:
     """Whether the layers of two virtual stages of equal width have the same recompute."""
     same = True
@@ -28,7 +28,7 @@ def same_options(bounds: np.ndarray, options: np.ndarray, one: int, other: int) 
     return same
 
 
-@compiled
+@inlined
 def twin_of_previous(
     layer_kind: np.ndarray, bounds: np.ndarray, stages: int, vpp: int, point_at: np.ndarray, mesh_at: np.ndarray, stage: int
 ) -> bool:

@@ -28,6 +28,11 @@ def compiled(function: Kernel) -> Kernel:
     return cast(Kernel, njit(cache=True, error_model="numpy")(function))
 
 
+def inlined(function: Kernel) -> Kernel:
+    """As `compiled`, written into its callers: for functions of innermost loops, whose calls cost as much as their work."""
+    return cast(Kernel, njit(cache=True, error_model="numpy", forceinline=True)(function))
+
+
 @compiled
 def one_f_one_b_warmup(stage: int, stages: int, micro_batches: int) -> int:
     """Forwards that stage `stage` runs before its first forward-backward pair under 1F1B."""
@@ -40,7 +45,7 @@ def interleaved_warmup(stage: int, stages: int, vpp: int, micro_batches: int) ->
     return min((stages - 1 - stage) * 2 + (vpp - 1) * stages, micro_batches * vpp)
 
 
-@compiled
+@inlined
 def in_flight(stage: int, stages: int, vpp: int, micro_batches: int) -> float:
     """Most micro-batches whose activations one rank holds at once, in units of one micro-batch of its whole stage.
 
@@ -80,52 +85,7 @@ def one_f_one_b_ends(forward_s: Floats, backward_s: Floats, ends: Floats) -> Non
             ends[i] = now
 
 
-@compiled
-def one_f_one_b_ends_equal(forward_s: Floats, backward_s: Floats, micro_batches: int, ends: Floats) -> None:
-    """As `one_f_one_b_ends` for `micro_batches` equal ones; `forward_s`, `backward_s`, `ends`: [stages]."""
-    stages = forward_s.shape[0]
-    forward_end = np.zeros(stages)
-    for i in range(stages):
-        ends[i] = 0.0
-    last_steady = micro_batches - stages
-    r = 1 - stages
-    watch = True
-    while r < micro_batches:
-        below = 0.0
-        least = np.inf
-        most = 0.0
-        for i in range(stages - 1, -1, -1):
-            now = ends[i]
-            q = r + stages - 1 - i
-            if 0 <= q < micro_batches:
-                if i > 0 and forward_end[i - 1] > now:
-                    now = forward_end[i - 1]
-                now += forward_s[i]
-                step = now - forward_end[i]
-                least = min(least, step)
-                most = max(most, step)
-                forward_end[i] = now
-            if r >= 0:
-                if below > now:
-                    now = below
-                now += backward_s[i]
-                below = now
-                step = now - ends[i]
-                least = min(least, step)
-                most = max(most, step)
-            ends[i] = now
-        if watch and 0 < r < last_steady and most - least <= PERIOD_TOLERANCE * most + ROUNDING * ends[0]:
-            skipped = last_steady - r
-            period = 0.5 * (most + least)
-            for i in range(stages):
-                ends[i] += skipped * period
-                forward_end[i] += skipped * period
-            r += skipped
-            watch = False
-        r += 1
-
-
-@compiled
+@inlined
 def forward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
     """One chunk forward on ranks first..stop-1: rank i reads made[i] (of rank i-1), writes made[i+1]; cost at base + stride i.
 
@@ -141,7 +101,7 @@ def forward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, c
         made[i + one] = start
 
 
-@compiled
+@inlined
 def backward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, clocks: Floats, made: Floats) -> None:
     """One chunk backward on ranks first..stop-1: rank i reads made[i+1] (of rank i+1) and writes made[i]."""
     one = np.uint64(1)
@@ -151,6 +111,51 @@ def backward_run(cost_s: Floats, base: int, stride: int, first: int, stop: int, 
         start += cost_s[offset + step * i]
         clocks[i] = start
         made[i] = start
+
+
+@compiled
+def one_f_one_b_ends_equal(forward_s: Floats, backward_s: Floats, micro_batches: int, ends: Floats) -> None:
+    """As `one_f_one_b_ends` for `micro_batches` equal ones; `forward_s`, `backward_s`, `ends`: [stages]."""
+    stages = forward_s.shape[0]
+    forward_end = np.zeros(stages + 1)  # of the stage before
+    for i in range(stages):
+        ends[i] = 0.0
+    for r in range(1 - stages, 0):
+        forward_run(forward_s, 0, 1, max(0, r + stages - micro_batches), r + stages, ends, forward_end)
+    last_steady = micro_batches - stages
+    r = 0
+    watch = True
+    while r < micro_batches:
+        below = 0.0
+        least = np.inf
+        most = 0.0
+        for i in range(stages - 1, -1, -1):
+            now = ends[i]
+            if r + stages - 1 - i < micro_batches:
+                if forward_end[i] > now:
+                    now = forward_end[i]
+                now += forward_s[i]
+                step = now - forward_end[i + 1]
+                least = min(least, step)
+                most = max(most, step)
+                forward_end[i + 1] = now
+            if below > now:
+                now = below
+            now += backward_s[i]
+            below = now
+            step = now - ends[i]
+            least = min(least, step)
+            most = max(most, step)
+            ends[i] = now
+        if watch and 0 < r < last_steady and most - least <= PERIOD_TOLERANCE * most + ROUNDING * ends[0]:
+            skipped = last_steady - r
+            period = 0.5 * (most + least)
+            for i in range(stages):
+                ends[i] += skipped * period
+                forward_end[i + 1] += skipped * period
+            r += skipped
+            watch = False
+        r += 1
 
 
 @compiled
@@ -195,7 +200,7 @@ def interleaved_tick(
             backward_run(backward_s, base, 1 if columns == 1 else columns + 1, first, stop, clocks, backwards)
 
 
-@compiled
+@inlined
 def equal_tick(
     forward_s: Floats,
     backward_s: Floats,
