@@ -11,6 +11,8 @@ import numpy as np
 from solver.schedules.kernels import compiled
 
 BISECTIONS = 48
+FULL_SLACK = 1e-9
+"""relative: loads this close are equal"""
 
 
 @compiled
@@ -32,12 +34,8 @@ def fills_from_the_end(
 
 
 @compiled
-def balanced_bounds(weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float) -> np.ndarray:
-    """The cut whose heaviest virtual stage is least; later stages are filled first, so the first (which holds the most
-    micro-batches in flight) is the lightest.
-
-    `weights[layers]` relative seconds of each layer, `first_extra` and `last_extra` those of the embedding and the head.
-    """
+def least_load(weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float) -> float:
+    """Load of the heaviest virtual stage of the best cut, from above."""
     bounds = np.zeros(virtual_stages + 1, dtype=np.int64)
     low = max(weights.max(), last_extra, first_extra)
     high = weights.sum() + first_extra + last_extra
@@ -47,8 +45,41 @@ def balanced_bounds(weights: np.ndarray, virtual_stages: int, first_extra: float
             high = middle
         else:
             low = middle
-    # the whole model on every stage is a cut: `high` always fills
-    fills_from_the_end(weights, virtual_stages, first_extra, last_extra, high * (1.0 + 1e-12), bounds)
+    return float(high)
+
+
+@compiled
+def balanced_bounds(weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float) -> np.ndarray:
+    """The cut whose heaviest virtual stage is least; later stages are filled first, so the first (which holds the most
+    micro-batches in flight) is the lightest.
+
+    `weights[layers]` relative seconds of each layer, `first_extra` and `last_extra` those of the embedding and the head.
+    """
+    bounds = np.zeros(virtual_stages + 1, dtype=np.int64)
+    # the whole model on every stage is a cut: this load always fills
+    load = least_load(weights, virtual_stages, first_extra, last_extra)
+    fills_from_the_end(weights, virtual_stages, first_extra, last_extra, load * (1.0 + 1e-12), bounds)
+    return bounds
+
+
+@compiled
+def first_full_bounds(weights: np.ndarray, virtual_stages: int, first_extra: float, last_extra: float) -> np.ndarray:
+    """A cut with the same least load whose first virtual stage is full; the later ones are filled from the end.
+
+    What is missing to full stages is missing on the second one: its gradients and optimizer finish behind the first stage's.
+    """
+    bounds = np.zeros(virtual_stages + 1, dtype=np.int64)
+    layers = weights.shape[0]
+    if virtual_stages == 1:
+        bounds[1] = layers
+        return bounds
+    limit = least_load(weights, virtual_stages, first_extra, last_extra) * (1.0 + FULL_SLACK)
+    first, load = 0, first_extra
+    while first < layers - (virtual_stages - 1) and load + weights[first] <= limit:
+        load += weights[first]
+        first += 1
+    fills_from_the_end(weights[first:], virtual_stages - 1, 0.0, last_extra, limit, bounds[1:])
+    bounds[1:] += first
     return bounds
 
 

@@ -11,9 +11,9 @@ from solver.balance.batch import Candidates, Prices, Tables, price
 from solver.bounds import SkeletonBounds, skeleton_bounds
 from solver.cost.operators import Points
 from solver.cost.table import MeshShape, peer_table
-from solver.replay.layouts import split_bounds
 from solver.replay.options import CP_KINDS, Options
 from solver.replay.space import REPLICAS, STAGES, Cell, Chain, Variant, chains_of, shard_copies
+from solver.replay.splits import point_of, split_bounds
 
 BLOCK = 4096
 """candidates priced by one call"""
@@ -153,7 +153,8 @@ class Arrays:
         return self._meshes.add(key, self.model.cross_mesh(spread, cell.tp[0], cell.cp, cell.ep, cell.etp))
 
     def _split(self, cell: Cell) -> int:
-        key = (cell.pp, cell.vpp, cell.split, cell.first_stages, cell.first_layers)
+        point = point_of(cell) if cell.split == "timed" else None
+        key = (cell.pp, cell.vpp, cell.split, cell.first_stages, cell.first_layers, point)
         if key in self._splits.found:
             return self._splits.found[key]
         return self._splits.add(key, split_bounds(self.options, cell))

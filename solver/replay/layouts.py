@@ -1,4 +1,4 @@
-"""What a leaf of the recounted space stands for: its layer split, its devices and its layouts, written out one by one."""
+"""What a leaf of the recounted space stands for: its devices and its layouts, written out one by one."""
 
 from __future__ import annotations
 
@@ -7,44 +7,15 @@ from itertools import product
 
 import numpy as np
 
-from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
 from solver.cost.laid_out import recompute_of
-from solver.cost.table import CostModel
 from solver.dimensions.build import LayoutShape, PartShape, build_layout
-from solver.dimensions.layers import balanced_bounds, layer_weights, segment_bounds
 from solver.dimensions.ranks import RankMap
-from solver.frameworks import balanced_split
 from solver.layout import Layout, Shard, ShardPlan, Stage
 from solver.replay.options import Options
-from solver.replay.space import STAGES, Cell, chains_of
+from solver.replay.space import Cell, chains_of
+from solver.replay.splits import split_bounds
 
 POLICIES = {"padded": "padded", "packed": "packed_static_cp"}
-
-
-def relative_weights(model: CostModel) -> tuple[np.ndarray, float]:
-    """Forward FLOPs of every layer and of the head (with prediction layers) at a mean row, over those of the heaviest kind."""
-    shape = model.architecture
-    per_token = [
-        projection_flops_per_token(kind, shape.model.hidden_size)
-        + attention_flops_per_work(kind) * model.scenarios.least_work / float(model.scenarios.row_tokens)
-        for kind in shape.kinds
-    ]
-    head = head_forward_flops_per_token(shape.model) + shape.mtp_layers * per_token[-1]
-    return layer_weights(per_token, shape.kind_of_layer), head / max(per_token)
-
-
-def split_bounds(options: Options, cell: Cell) -> np.ndarray:
-    """int[pp * vpp + 1]: virtual stage k holds layers bounds[k] ... bounds[k + 1] - 1; an open cell is cut by its stages."""
-    weights, head = relative_weights(options.model)
-    layers, first = options.layers, cell.first_stages
-    if cell.family == STAGES and first is not None:
-        cut = cell.first_layers
-        if cut is None:
-            cut = max(first, min(layers - (cell.pp - first), layers * first // cell.pp))
-        return segment_bounds(weights, ((first, cut), (cell.pp - first, layers - cut)), head)
-    if cell.split == "even":
-        return np.cumsum([0, *balanced_split(layers, cell.pp * cell.vpp)]).astype(np.int64)
-    return balanced_bounds(weights, cell.pp * cell.vpp, 0.0, head)
 
 
 def stage_parts(options: Options, cell: Cell) -> tuple[tuple[PartShape, ...], ...]:

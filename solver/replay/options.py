@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import permutations, product
 from math import gcd
@@ -17,6 +17,7 @@ LEAST_TOKENS_PER_CONTEXT_HALF = 64
 MOST_UNEVEN_CHUNKS = 8
 LARGEST_CONTEXT_EXPONENT = 19
 CP_KINDS = ("ring", "all_to_all")
+SPLITS = ("even", "balanced", "timed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +27,8 @@ class Options:
     model: CostModel
     rules: RuleSet
     limits: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    cuts: dict[Hashable, Any] = field(default_factory=dict)
+    """layer splits computed so far (`replay.splits`)"""
 
     @staticmethod
     def of(model: CostModel, rules: RuleSet) -> Options:
@@ -107,7 +110,7 @@ class Options:
         if not self.rules.capabilities.interleaved:
             counts = [1]
         uneven = self.rules.capabilities.uneven_layers and pp > 1
-        yield from product(self.among("vpp", counts), ["even", "balanced"] if uneven else ["even"])
+        yield from product(self.among("vpp", counts), list(SPLITS) if uneven else ["even"])
 
     def offload_percents(self) -> list[int]:
         grid = self.among("offload_optimizer", sorted(self.rules.capabilities.offload_optimizer_grid))

@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 
 from solver.replay.options import CP_KINDS, Options
+from solver.replay.splits import repeats_a_cut
 
 UNIFORM, REPLICAS, STAGES = "uniform", "replicas", "stages"
 
@@ -91,7 +92,8 @@ def stated_cells(options: Options) -> list[Cell]:
         if free.uneven_layers:
             found += _stages(options, (first, second))
     found = [cell for cell in found if _within_caps(options, cell)]
-    return [cell for cell, legal in zip(found, _legal(options, found), strict=True) if legal]
+    found = [cell for cell, legal in zip(found, _legal(options, found), strict=True) if legal]
+    return [cell for cell in found if not repeats_a_cut(options, cell)]
 
 
 def leaves_of(options: Options, cell: Cell) -> Iterator[Cell]:
@@ -269,7 +271,7 @@ def _columns(options: Options, cell: Cell, tp: int, zero: int) -> dict[str, int]
         "zero": zero,
         "sequence_parallel": int(tp > 1 and options.sequence_parallel),
         "cp_kind": CP_KINDS.index(cell.cp_kind),
-        "explicit_split": int(cell.split == "balanced" or options.layers % (cell.pp * cell.vpp) > 0),
+        "explicit_split": int(cell.split != "even" or options.layers % (cell.pp * cell.vpp) > 0),
         "devices": sum(devices_used(options, cell)),
         "step_rows": cell.rows,
     }

@@ -19,9 +19,10 @@ from solver.cost.table import CostModel, cost_model
 from solver.frameworks import get_rule_set
 from solver.layout import Layout
 from solver.problem import Problem
-from solver.replay.layouts import layout_document, recompute_choices, split_bounds
+from solver.replay.layouts import layout_document, recompute_choices
 from solver.replay.options import Options
 from solver.replay.space import Cell, leaves_of, price_per_hour, stated_cells, variants_of
+from solver.replay.splits import split_bounds
 
 
 @dataclass(frozen=True, slots=True)

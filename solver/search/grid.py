@@ -21,7 +21,9 @@ MOST_UNEVEN_CHUNKS = 8
 """virtual stages per rank are tried up to this number when they do not divide the layers, beyond it only when they do"""
 OFFLOAD_PERCENTS = (0, 25, 50, 75, 100)
 CP_KINDS = ("ring", "all_to_all")
-SPLITS = ("even", "balanced")
+EVEN, BALANCED, TIMED = 0, 1, 2
+SPLITS = ("even", "balanced", "timed")
+"""equal counts; least heaviest stage by FLOPs, filled from the end; by seconds at the cell's own point, first stage full too"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
     states = [StateVariant(zero, False) for zero in capabilities.zero_levels]
     states += [StateVariant(zero, True) for zero in capabilities.zero_levels if zero >= 1]
     offload = limits.percents("offload_optimizer", capabilities.offload_optimizer_grid)
-    splits = (0, 1) if capabilities.uneven_layers else (0,)
+    splits = (EVEN, BALANCED, TIMED) if capabilities.uneven_layers else (EVEN,)
     return Grid(
         tp=tuple(tp),
         cp=tuple(limits.keep("cp", cp)),

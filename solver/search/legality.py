@@ -7,7 +7,7 @@ import numpy as np
 from solver.cost.table import CostModel
 from solver.frameworks import RuleSet
 from solver.search.cells import Cells
-from solver.search.grid import Grid, StateVariant
+from solver.search.grid import EVEN, Grid, StateVariant
 
 
 def legal_cells(rules: RuleSet, model: CostModel, grid: Grid, cells: Cells) -> np.ndarray:
@@ -52,7 +52,7 @@ def legal_variants(
                 "cp_kind": chosen.cp_kind,
                 "offload_optimizer_percent": np.full(len(chosen), offload_percent),
                 "optimizer_replicas": copies[active, slot].astype(np.int64),
-                "explicit_split": ((chosen.split == 1) | (layers % (chosen.stages * chosen.vpp) > 0)).astype(np.int64),
+                "explicit_split": ((chosen.split != EVEN) | (layers % (chosen.stages * chosen.vpp) > 0)).astype(np.int64),
                 "devices": chosen.devices.sum(axis=1),
                 "step_rows": chosen.rows,
             }

@@ -7,7 +7,7 @@ import numpy as np
 from solver.cost.table import CostModel
 from solver.search.cells import REPLICAS, STAGES, Cells, make_cells
 from solver.search.degrees import count_shares, degree_table, nearest_rows, side_degrees
-from solver.search.grid import Grid, chunk_counts
+from solver.search.grid import BALANCED, EVEN, Grid, chunk_counts
 from solver.search.uniform import pipeline_depths
 
 
@@ -34,7 +34,7 @@ def _replicas(
         keep = np.isin(one + two, grid.dp_allowed)
         one, two = one[keep], two[keep]
     chunks = chunk_counts(model.architecture.layers, stages, grid)
-    shapes = [(v, split) for v in chunks for split in grid.splits if split == 0 or stages > 1]
+    shapes = [(v, split) for v in chunks for split in grid.splits if split == EVEN or stages > 1]
     parts = []
     rows = int(nearest_rows(grid, np.ones(1, dtype=np.int64))[0])
     for mbs in grid.mbs:
@@ -148,7 +148,7 @@ def _stages(
                         stages=total,
                         vpp=1,
                         mbs=mbs,
-                        split=1,
+                        split=BALANCED,
                         tp=tp[chosen],
                         cp=cp,
                         cp_kind=cp_kind,

@@ -77,5 +77,5 @@ def open_session(problem: Problem) -> Session:
     grid = option_grid(evaluator.model, rules)
     builder = TableBuilder(evaluator.model, sequence_parallel=grid.sequence_parallel[0])
     pricer = LeafPricer(evaluator.model, rules, grid, builder)
-    space = stated_space(evaluator.model, rules, grid, pricer.layouts_per_leaf)
+    space = stated_space(evaluator.model, rules, grid, builder, pricer.layouts_per_leaf)
     return Session(problem=problem, evaluator=evaluator, rules=rules, grid=grid, builder=builder, pricer=pricer, space=space)

@@ -15,6 +15,7 @@ from solver.search.cells import Cells, no_cells
 from solver.search.grid import CP_KINDS, SPLITS, Grid
 from solver.search.legality import legal_cells
 from solver.search.pairs import replica_cells, stage_cells
+from solver.search.tables import TableBuilder
 from solver.search.uniform import uniform_cells, uniform_pair_cells
 
 MOST_CELLS = 12_000_000
@@ -31,7 +32,7 @@ class StatedSpace:
     dimensions: dict[str, tuple[Any, ...]]
 
 
-def stated_space(model: CostModel, rules: RuleSet, grid: Grid, layouts_per_leaf: int) -> StatedSpace:
+def stated_space(model: CostModel, rules: RuleSet, grid: Grid, builder: TableBuilder, layouts_per_leaf: int) -> StatedSpace:
     """All legal cells under the constraints; raises InvalidProblem when there are more than can be handled."""
     pairs = _pairs(model, rules)
     parts: list[Cells] = []
@@ -48,6 +49,7 @@ def stated_space(model: CostModel, rules: RuleSet, grid: Grid, layouts_per_leaf:
     cells = Cells.concatenate(parts) if parts else no_cells()
     if len(cells):
         cells = cells.take(_allowed(model, cells) & legal_cells(rules, model, grid, cells))
+        cells = cells.take(builder.new_cuts(cells))
     leaves = int(cells.leaves.sum())
     return StatedSpace(
         cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs)

@@ -12,6 +12,11 @@ from solver.cost.table import CostModel, MeshShape, peer_table
 from solver.dimensions.layers import balanced_bounds, layer_weights, segment_bounds
 from solver.frameworks import balanced_split
 from solver.search.cells import STAGES, Cells
+from solver.search.grid import BALANCED, EVEN, TIMED
+from solver.search.timed import layer_seconds
+
+REPEATED = -1
+"""row of a timed cut that the space has under another rule"""
 
 
 class TableBuilder:
@@ -23,6 +28,7 @@ class TableBuilder:
         self.point_rows: dict[tuple[int, ...], int] = {}
         self.mesh_rows: dict[tuple[int, ...], int] = {}
         self.split_rows: dict[tuple[int, ...], int] = {}
+        self.timed_rows: dict[tuple[int, ...], int] = {}
         self.placement_rows: dict[tuple[int, ...], int] = {}
         self.kinds = np.zeros((0, len(model.architecture.kinds), col.KIND_COLUMNS))
         self.points = np.zeros((0, col.POINT_COLUMNS))
@@ -185,6 +191,15 @@ class TableBuilder:
         return found
 
     def _splits(self, cells: Cells) -> np.ndarray:
+        timed = cells.split == TIMED
+        found = np.empty(len(cells), dtype=np.int64)
+        if not timed.any():
+            return self._classical_splits(cells)
+        found[timed] = self._timed_splits(cells.take(timed))
+        found[~timed] = self._classical_splits(cells.take(~timed))
+        return found
+
+    def _classical_splits(self, cells: Cells) -> np.ndarray:
         staged = cells.family == STAGES
         keys = np.stack(
             [
@@ -201,14 +216,39 @@ class TableBuilder:
         rows = []
         for key in distinct.tolist():
             if tuple(key) not in self.split_rows:
-                self.split_rows[tuple(key)] = len(self.split_rows)
-                self.fresh_bounds.append(self.split_bounds(*key))
+                self.split_rows[tuple(key)] = self._add_bounds(self.split_bounds(*key))
             rows.append(self.split_rows[tuple(key)])
         found: np.ndarray = np.array(rows, dtype=np.int64)[inverse]
         return found
 
+    def _add_bounds(self, bounds: np.ndarray) -> int:
+        self.fresh_bounds.append(bounds)
+        return len(self.split_start) + len(self.fresh_bounds) - 2
+
+    def new_cuts(self, cells: Cells) -> np.ndarray:
+        """bool[cells]: false where a timed cut is that of another rule, so that the cell is in the space already."""
+        fresh = np.ones(len(cells), dtype=bool)
+        timed = np.flatnonzero(cells.split == TIMED)
+        if len(timed):
+            fresh[timed] = self._timed_splits(cells.take(timed)) != REPEATED
+        return fresh
+
+    def _timed_splits(self, cells: Cells) -> np.ndarray:
+        """Rows of the timed cuts of cells, REPEATED where another rule gives the same cut."""
+        keys, inverse = distinct_rows(np.stack([cells.stages * cells.vpp, self._points(cells)[:, 0]], axis=1))
+        fresh = np.array([key for key in keys.tolist() if tuple(key) not in self.timed_rows], dtype=np.int64).reshape(-1, 2)
+        for count in np.unique(fresh[:, 0]).tolist():
+            points = fresh[fresh[:, 0] == count, 1]
+            seconds = layer_seconds(self.kinds[points], self.points[points], self.model.scalars)
+            cuts, which = distinct_rows(seconds.cuts(self.model.architecture.kind_of_layer, count))
+            known = [self.split_bounds(0, count, 1, rule, 0, 0) for rule in (EVEN, BALANCED)]
+            rows = [REPEATED if any((cut == other).all() for other in known) else self._add_bounds(cut) for cut in cuts]
+            self.timed_rows.update({(count, point): rows[index] for point, index in zip(points.tolist(), which, strict=True)})
+        found: np.ndarray = np.array([self.timed_rows[tuple(key)] for key in keys.tolist()], dtype=np.int64)[inverse]
+        return found
+
     def split_bounds(self, staged: int, stages: int, vpp: int, split: int, first: int, layers_first: int) -> np.ndarray:
-        """Layers per virtual stage of one key."""
+        """Layers per virtual stage of one key; timed cuts come from `_timed_splits`."""
         layers = len(self.weights)
         if staged:
             if layers_first < 0:
@@ -216,7 +256,7 @@ class TableBuilder:
             return segment_bounds(
                 self.weights, ((first, layers_first), (stages - first, layers - layers_first)), self.head_weight
             )
-        if split == 0:
+        if split == EVEN:
             return np.cumsum([0, *balanced_split(layers, stages * vpp)]).astype(np.int64)
         return balanced_bounds(self.weights, stages * vpp, 0.0, self.head_weight)
 

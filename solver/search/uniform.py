@@ -7,7 +7,7 @@ import numpy as np
 from solver.cost.table import CostModel
 from solver.search.cells import UNIFORM, Cells, make_cells
 from solver.search.degrees import Degrees, degree_table
-from solver.search.grid import Grid, chunk_counts
+from solver.search.grid import EVEN, Grid, chunk_counts
 
 
 def uniform_cells(model: CostModel, grid: Grid, group: int) -> list[Cells]:
@@ -50,7 +50,7 @@ def _shaped(model: CostModel, grid: Grid, degrees: Degrees, stages: int) -> dict
     if not len(degrees.dp):
         return None
     chunks = chunk_counts(model.architecture.layers, stages, grid)
-    shapes = [(v, split) for v in chunks for split in grid.splits if split == 0 or stages > 1]
+    shapes = [(v, split) for v in chunks for split in grid.splits if split == EVEN or stages > 1]
     shaped = np.array(shapes, dtype=np.int64).reshape(-1, 2)
     left = np.repeat(np.arange(len(degrees.dp)), len(shaped))
     right = np.tile(np.arange(len(shaped)), len(degrees.dp))
