@@ -10,13 +10,13 @@ from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POIN
 from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT
 from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.time_kernels import operation_seconds
-from solver.schedules.kernels import compiled, inlined
+from solver.schedules.kernels import compiled
 
 PRUNED = -1
 """verdict of a candidate that its bound closed before its memory was looked at"""
 
 
-@inlined
+@compiled
 def place(
     points: np.ndarray,
     placement: np.ndarray,
@@ -40,7 +40,7 @@ def place(
             mesh_at[chain, stage] = cross_mesh if mixed else slot_mesh[slot]
 
 
-@inlined
+@compiled
 def least_headroom(points: np.ndarray, groups: np.ndarray, point_at: np.ndarray, memory: np.ndarray) -> float:
     """Least (limit - device) bytes over the ranks."""
     least = np.inf

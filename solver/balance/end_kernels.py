@@ -196,7 +196,7 @@ def more_recompute_seconds(
     return max(0.0, float(more))
 
 
-@inlined
+@compiled
 def stage_end(
     kinds: np.ndarray,
     points: np.ndarray,
@@ -236,7 +236,7 @@ def stage_end(
     update[chain, stage] = update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
 
 
-@inlined
+@compiled
 def sync_seconds(
     points: np.ndarray,
     meshes: np.ndarray,
@@ -280,7 +280,7 @@ def sync_seconds(
     return exposed, hidden
 
 
-@inlined
+@compiled
 def update_seconds(
     points: np.ndarray,
     meshes: np.ndarray,

@@ -13,7 +13,6 @@ from solver.balance.deal_kernels import deal, group_rows
 from solver.cost.columns import LEAST_WORK, STEP_OVERHEAD
 from solver.schedules.kernels import (
     compiled,
-    inlined,
     interleaved_ends,
     interleaved_ends_equal,
     one_f_one_b_ends,
@@ -21,7 +20,7 @@ from solver.schedules.kernels import (
 )
 
 
-@inlined
+@compiled
 def stage_windows(
     forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, least: float, chain: int, windows: np.ndarray
 ) -> None:
@@ -46,7 +45,7 @@ def stage_windows(
         )
 
 
-@inlined
+@compiled
 def longest_window(windows: np.ndarray, stages: int, micro_batches: int, work: float) -> int:
     """The stage whose window is longest when every micro-batch has `work`."""
     slowest = 0
@@ -261,7 +260,7 @@ def replica_end(
     return last_end(ends, sync, update, chain, stages)
 
 
-@inlined
+@compiled
 def last_end(ends: np.ndarray, sync: np.ndarray, update: np.ndarray, chain: int, stages: int) -> float:
     """Latest (last backward + exposed sync + optimizer) of a chain."""
     latest = 0.0

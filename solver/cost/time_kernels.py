@@ -40,7 +40,7 @@ from solver.cost.columns import (
     WEIGHT_STATE,
 )
 from solver.cost.twin_kernels import same_layers, same_options
-from solver.schedules.kernels import compiled, inlined
+from solver.schedules.kernels import compiled
 
 
 @compiled
@@ -91,7 +91,7 @@ def table_shard_seconds(points: np.ndarray, meshes: np.ndarray, scalars: np.ndar
     return float((meshes[mesh, SHARD_LATENCY] + meshes[mesh, SHARD_SLOPE] * moved) * (1.0 - scalars[SHARD_OVERLAP]))
 
 
-@inlined
+@compiled
 def peer_seconds(
     points: np.ndarray,
     meshes: np.ndarray,
@@ -124,7 +124,7 @@ def peer_seconds(
     return float(scalars[PEER_EXPOSED] * slowest)
 
 
-@inlined
+@compiled
 def messages(
     points: np.ndarray,
     meshes: np.ndarray,
@@ -233,7 +233,7 @@ def last_stage_option(bounds: np.ndarray, options: np.ndarray, stages: int, vpp:
     return OPTION_NONE
 
 
-@inlined
+@compiled
 def add_layer(
     kinds: np.ndarray, point: int, kind: int, option: int, times_of_it: float, sharding: np.ndarray, times: np.ndarray
 ) -> None:

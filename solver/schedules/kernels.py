@@ -120,8 +120,9 @@ def one_f_one_b_ends_equal(forward_s: Floats, backward_s: Floats, micro_batches:
     forward_end = np.zeros(stages + 1)  # of the stage before
     for i in range(stages):
         ends[i] = 0.0
+    zero, one = int(np.int64(0)), int(np.int64(1))  # as in `equal_tick`
     for r in range(1 - stages, 0):
-        forward_run(forward_s, 0, 1, max(0, r + stages - micro_batches), r + stages, ends, forward_end)
+        forward_run(forward_s, zero, one, max(0, r + stages - micro_batches), r + stages, ends, forward_end)
     last_steady = micro_batches - stages
     r = 0
     watch = True
@@ -218,19 +219,20 @@ def equal_tick(
     The last ranks' backwards are of this row, the first ranks' forwards of this row of the next group; others are a row behind.
     """
     stages = clocks.shape[0]
+    zero, one = int(np.int64(0)), int(np.int64(1))  # not literals: a run is compiled once for any number
     behind = row - 1 if row > 0 else vpp - 1
     behind_group = group if row > 0 else group - 1
     forwards[0] = forwards[stages] if (row if phase > 0 else behind) > 0 else 0.0
     if 0 <= behind_group + 1 < groups:
-        forward_run(forward_s, behind * stages, 1, phase, stages, clocks, forwards)
+        forward_run(forward_s, behind * stages, one, phase, stages, clocks, forwards)
     if 0 <= group + 1 < groups and phase > 0:
-        forward_run(forward_s, row * stages, 1, 0, phase, clocks, forwards)
+        forward_run(forward_s, row * stages, one, zero, phase, clocks, forwards)
     cut = stages - 1 - phase
     backwards[stages] = backwards[0] if row > 0 else 0.0
     if 0 <= behind_group < groups and cut > 0:
-        backward_run(backward_s, (vpp - 1 - behind) * stages, 1, 0, cut, clocks, backwards)
+        backward_run(backward_s, (vpp - 1 - behind) * stages, one, zero, cut, clocks, backwards)
     if 0 <= group < groups:
-        backward_run(backward_s, (vpp - 1 - row) * stages, 1, cut, stages, clocks, backwards)
+        backward_run(backward_s, (vpp - 1 - row) * stages, one, cut, stages, clocks, backwards)
 
 
 @compiled
@@ -299,7 +301,7 @@ def interleaved_ends(forward_s: Floats, backward_s: Floats, stages: int, vpp: in
     if columns % stages != 0:
         raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
     if columns == 1:
-        interleaved_ends_equal(forward_s[:, 0].copy(), backward_s[:, 0].copy(), 1, stages, vpp, ends)
+        interleaved_ends_equal(forward_s[:, 0].copy(), backward_s[:, 0].copy(), int(np.int64(1)), stages, vpp, ends)
         return
     flat_forward = np.ascontiguousarray(forward_s).reshape(stages * vpp * columns)
     flat_backward = np.ascontiguousarray(backward_s).reshape(stages * vpp * columns)
