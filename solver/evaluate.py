@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from solver.balance.breakdown import time_breakdown
 from solver.balance.ledger import Assembled, assemble
+from solver.certify.constraints import constraint_findings
 from solver.cost import columns as col
 from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
 from solver.cost.memory_kernels import (
@@ -32,7 +33,7 @@ from solver.exporters import expressible_in
 from solver.frameworks import get_rule_set
 from solver.layout import Layout, UniformLayout
 from solver.layout_parse import parse_layout
-from solver.plan import Cost, Evaluation, MemoryEntry, Plan, Prediction, Versions, plan_id
+from solver.plan import Cost, Evaluation, MemoryEntry, Plan, Prediction, Versions, Violation, plan_id
 from solver.problem import Problem, normal_form
 from solver.versions import versions
 
@@ -77,11 +78,36 @@ class Evaluator:
         if violations:
             return Evaluation(verdict="illegal", violations=violations, plan=None)
         layout = expand_uniform(self.problem, parsed) if isinstance(parsed, UniformLayout) else parsed
-        violations = rules.violations(self.problem, layout)
+        violations = (*rules.violations(self.problem, layout), *self._broken_constraints(parsed, layout))
         if violations:
             return Evaluation(verdict="illegal", violations=violations, plan=None)
         plan = self.plan(layout)
+        violations = tuple(self._broken_caps(plan))
+        if violations:
+            return Evaluation(verdict="illegal", violations=violations, plan=plan)
         return Evaluation(verdict="does_not_fit" if plan.prediction.verdict == "no" else "ok", violations=(), plan=plan)
+
+    def _broken_constraints(self, parsed: Layout | UniformLayout, layout: Layout) -> Iterator[Violation]:
+        """What the problem fixes, allows or caps, and the global batch that classical words may state."""
+        for finding in constraint_findings(self.problem, layout):
+            yield Violation(rule="constraints", severity="refused", message=finding)
+        stated = parsed.gbs if isinstance(parsed, UniformLayout) else None
+        if stated is not None and stated != layout.global_batch_sequences():
+            message = f"gbs {stated} is stated, dp x mbs x micro-batches gives {layout.global_batch_sequences()}"
+            nearest: dict[str, Any] = {"gbs": [layout.global_batch_sequences()]}
+            yield Violation(rule="gbs", severity="refused", message=message, values={"gbs": stated}, nearest=nearest)
+
+    def _broken_caps(self, plan: Plan) -> Iterator[Violation]:
+        """Caps on time and money, which need the prediction."""
+        constraints = self.problem.constraints
+        step_s = plan.prediction.step_time_s
+        if constraints.max_step_time_s is not None and step_s > constraints.max_step_time_s:
+            message = f"a step takes {step_s:.4g} s, at most {constraints.max_step_time_s:g} s are allowed"
+            yield Violation(rule="constraints", severity="refused", message=message, values={"step_time_s": step_s})
+        price = self.price_per_hour(_used_devices(self.problem, plan.layout))
+        if constraints.max_price_per_hour is not None and price is not None and price > constraints.max_price_per_hour:
+            message = f"the devices cost {price:g} an hour, at most {constraints.max_price_per_hour:g} are allowed"
+            yield Violation(rule="constraints", severity="refused", message=message, values={"price_per_hour": price})
 
     def plan(self, layout: Layout) -> Plan:
         """The plan of a legal layout."""
@@ -271,10 +297,14 @@ def _least_verdict(memory: tuple[MemoryEntry, ...]) -> Any:
 
 
 def _devices_used(assembled: Assembled) -> list[int]:
+    return _used_devices(assembled.model.problem, assembled.laid_out.layout)
+
+
+def _used_devices(problem: Problem, layout: Layout) -> list[int]:
     """Devices in use per group of the problem."""
-    names = [group.name for group in assembled.model.problem.cluster.groups]
+    names = [group.name for group in problem.cluster.groups]
     used = [0] * len(names)
-    for stage in assembled.laid_out.layout.stages:
+    for stage in layout.stages:
         for part in stage.parts:
             used[names.index(part.group)] += part.device_count
     return used

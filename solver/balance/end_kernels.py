@@ -60,6 +60,7 @@ def step_ends(
     mesh_at: np.ndarray,
     zero: int,
     offload: float,
+    micro_batches: np.ndarray,
     forward: np.ndarray,
     backward: np.ndarray,
     sync: np.ndarray,
@@ -88,6 +89,7 @@ def step_ends(
                 mesh_at,
                 zero,
                 offload,
+                micro_batches,
                 forward,
                 backward,
                 chain,
@@ -127,6 +129,7 @@ def first_stage_ends(
     mesh_at: np.ndarray,
     zero: int,
     offload: float,
+    micro_batches: np.ndarray,
     low: int,
     high: int,
     forward: np.ndarray,
@@ -154,6 +157,7 @@ def first_stage_ends(
             mesh_at,
             zero,
             offload,
+            micro_batches,
             forward,
             backward,
             chain,
@@ -211,6 +215,7 @@ def stage_end(
     mesh_at: np.ndarray,
     zero: int,
     offload: float,
+    micro_batches: np.ndarray,
     forward: np.ndarray,
     backward: np.ndarray,
     chain: int,
@@ -233,7 +238,9 @@ def stage_end(
     exposed, hidden = sync_seconds(points, meshes, scalars, parameters, point, mesh, stage, stages, zero, forward_s, backward_s)
     sync[chain, stage, 0] = exposed
     sync[chain, stage, 1] = hidden
-    update[chain, stage] = update_seconds(points, meshes, groups, scalars, parameters, point, mesh, zero, offload)
+    update[chain, stage] = update_seconds(
+        points, meshes, groups, scalars, parameters, point, mesh, zero, offload, micro_batches[chain]
+    )
 
 
 @compiled
@@ -291,8 +298,13 @@ def update_seconds(
     mesh: int,
     zero: int,
     offload: float,
+    micro_batches: int,
 ) -> float:
-    """Optimizer step: read and write of the states; the offloaded part crosses PCIe and is updated from host memory."""
+    """Optimizer step: read and write of the states; the offloaded part crosses PCIe and is updated from host memory.
+
+    Gradients cross once a step. Sharded ones (ZeRO 2 and 3) do not wait on the device: they cross, and are added up in host
+    memory, after every micro-batch.
+    """
     held = parameters[0] + parameters[1]
     if zero >= 1:
         held = parameters[0] / meshes[mesh, SHARD_RANKS] + parameters[1] / meshes[mesh, EXPERT_SHARD_RANKS]
@@ -300,8 +312,10 @@ def update_seconds(
     seconds = held * (1.0 - offload) * touched / (points[point, STREAM_BYTES_PER_S] * scalars[OPTIMIZER_EFFICIENCY])
     if offload > 0.0:
         group = int(points[point, POINT_GROUP])
-        moved = held * offload * (4.0 + scalars[WEIGHT_STATE])
+        crossings = float(micro_batches) if zero >= 2 else 1.0
+        moved = held * offload * (crossings * scalars[GRADIENT_STATE] + scalars[WEIGHT_STATE])
         crossing = moved / (groups[group, PCIE_BYTES_PER_S] * scalars[OFFLOAD_EFFICIENCY])
-        updating = held * offload * (2.0 * scalars[OPTIMIZER_STATE] + 4.0) / scalars[HOST_UPDATE_BYTES_PER_S]
+        added = 3.0 * scalars[GRADIENT_STATE] * (crossings - 1.0)
+        updating = held * offload * (2.0 * scalars[OPTIMIZER_STATE] + 4.0 + added) / scalars[HOST_UPDATE_BYTES_PER_S]
         seconds += (crossing + updating) * (1.0 - scalars[OFFLOAD_OVERLAP])
     return float(seconds)

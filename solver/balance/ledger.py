@@ -196,6 +196,7 @@ def assemble(model: CostModel, layout: Layout) -> Assembled:
         laid.point_at,
         laid.zero,
         laid.offload,
+        laid.micro_batches,
         forward,
         backward,
         sync,

@@ -57,6 +57,7 @@ def lay_out(model: CostModel, layout: Layout) -> LaidOut:
     point_at = np.array([[starts[i] + chain.parts[i] for i in range(len(stages))] for chain in chains], dtype=np.int64)
     strategy = stages[0].strategy
     _check_alike(layout)
+    _check_priced(model, layout)
     return LaidOut(
         layout=layout,
         chains=chains,
@@ -80,6 +81,30 @@ def _check_alike(layout: Layout) -> None:
         if not same:
             message = "stages with different ZeRO levels or offload are not supported yet"
             raise InvalidProblem((FieldError(f"/modules/0/stages/{index}/strategy", "not_supported", message, None),))
+
+
+def _check_priced(model: CostModel, layout: Layout) -> None:
+    """Choices that a layout may state but that have one price only are refused when they state another (nothing is ignored)."""
+    overlaps = model.problem.workload.software.assumptions["gradient_overlap_fraction"] > 0.0
+    policy = {"padded": "padded", "packed": "packed_static_cp"}[model.problem.workload.batching[0]]
+    found = []
+    if layout.gradient_sync.overlap != overlaps:
+        message = f"overlap {layout.gradient_sync.overlap} is not what the software profile assumes (gradient_overlap_fraction)"
+        found.append(FieldError("/gradient_sync/overlap", "not_supported", message, (overlaps,)))
+    if layout.sequence_policy != policy:
+        message = f"{layout.sequence_policy} does not go with the problem's batching"
+        found.append(FieldError("/sequence_policy", "conflict", message, (policy,)))
+    for index, stage in enumerate(layout.stages):
+        if stage.strategy.reshard_after_forward is False and stage.strategy.shard.zero >= 3:
+            message = "parameters that stay gathered after the forward pass are not priced yet"
+            pointer = f"/modules/0/stages/{index}/strategy/reshard_after_forward"
+            found.append(FieldError(pointer, "not_supported", message, (True,)))
+        if stage.strategy.shard.zero >= 1 and layout.gradient_sync.kind == "all_reduce":
+            message = "sharded states reduce-scatter their gradients"
+            found.append(FieldError("/gradient_sync/kind", "conflict", message, ("reduce_scatter",)))
+            break
+    if found:
+        raise InvalidProblem(tuple(found))
 
 
 def _sharded(stage: Stage) -> int:

@@ -52,7 +52,7 @@ def scenario_set(problem: Problem) -> ScenarioSet:
     workload = problem.workload
     row_tokens = int(workload.max_sequence_length)
     batching = workload.batching[0]
-    constant = workload.sequence_lengths.constant
+    constant = only_length(problem)
     rows = row_count(problem)
     whole_row = row_tokens * (row_tokens + RAMP_TOKENS)
     unfused = workload.kernels.attention == "unfused"
@@ -64,7 +64,7 @@ def scenario_set(problem: Problem) -> ScenarioSet:
         full = np.full((1, rows), float(work))
         return ScenarioSet(row_tokens=row_tokens, rows=rows, work=full, real_tokens=tokens, real_squares=tokens * length)
     settings = workload.scenarios
-    assert settings is not None, "a normalised problem with varying lengths has scenarios"
+    assert settings is not None, "lengths that vary have scenarios"
     generator = np.random.Generator(np.random.PCG64(settings.seed))
     works = np.empty((settings.batches, rows))
     tokens_of = np.empty(settings.batches)
@@ -80,6 +80,14 @@ def scenario_set(problem: Problem) -> ScenarioSet:
         squares_of[index] = row_work.sum() - RAMP_TOKENS * tokens_of[index]
         works[index] = np.full(rows, whole_row) if unfused else np.sort(row_work)[::-1]
     return ScenarioSet(row_tokens=row_tokens, rows=rows, work=works, real_tokens=tokens_of, real_squares=squares_of)
+
+
+def only_length(problem: Problem) -> int | None:
+    """The one length that every document has, None when lengths vary (the normal form then has scenarios)."""
+    lengths = problem.workload.sequence_lengths
+    if lengths.constant is not None:
+        return int(lengths.constant)
+    return None if problem.workload.scenarios is not None else int(quantile(lengths, np.array([0.5]))[0])
 
 
 def row_count(problem: Problem) -> int:

@@ -13,7 +13,6 @@ from solver.cost.network import GroupLink, Network, group_link, group_network
 from solver.cost.operators import LayerCosts, Points
 from solver.cost.scenarios import ScenarioSet, scenario_set
 from solver.cost.storage import layer_parameters, norm_width, saved_bytes
-from solver.errors import FieldError, InvalidProblem
 from solver.problem import Problem
 from solver.units import STATE_BYTES
 
@@ -203,7 +202,6 @@ def cost_model(problem: Problem) -> CostModel:
     """Compile a normalised problem."""
     model = problem.model.transformer
     assert model is not None, "the cost model works on normalised problems"
-    _check_precisions(problem)
     shape = architecture(model)
     scenarios = scenario_set(problem)
     settings = problem.workload.software.assumptions
@@ -219,16 +217,6 @@ def cost_model(problem: Problem) -> CostModel:
         scalars=_scalars(problem, shape, scenarios),
         groups=_group_table(problem),
     )
-
-
-def _check_precisions(problem: Problem) -> None:
-    """A group may compute in another type of the same width; wider or narrower weights per group are not priced yet."""
-    wide = problem.workload.precision == "fp32"
-    for index, group in enumerate(problem.cluster.groups):
-        if group.precision is not None and (group.precision == "fp32") != wide:
-            message = f"weights of {group.precision} beside {problem.workload.precision} are not supported yet"
-            pointer = f"/cluster/groups/{index}/precision"
-            raise InvalidProblem((FieldError(pointer, "not_supported", message, (problem.workload.precision,)),))
 
 
 def state_bytes(problem: Problem) -> tuple[float, float, float]:

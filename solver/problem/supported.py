@@ -34,8 +34,22 @@ def check_supported(problem: Problem, findings: Findings) -> None:
     _member(problem.framework.name, tuple(FRAMEWORKS), ("framework", "name"), findings)
     versions = FRAMEWORKS.get(problem.framework.name, (LATEST,))
     _member(problem.framework.version, versions, ("framework", "version"), findings)
+    _check_together(problem, findings)
     if problem.running is not None:
         _refuse(("running",), "re-planning is not supported in this version", findings)
+
+
+def _check_together(problem: Problem, findings: Findings) -> None:
+    """One batching at a time, and weights of one width on all groups."""
+    batching = problem.workload.batching
+    if len(batching) > 1 and all(value in BATCHINGS for value in batching):
+        _refuse(("workload", "batching"), "one batching at a time is searched in this version", findings, BATCHINGS)
+    wide = problem.workload.precision == "fp32"
+    for index, group in enumerate(problem.cluster.groups):
+        if group.precision is not None and (group.precision == "fp32") != wide:
+            message = f"weights of {group.precision} beside {problem.workload.precision} are not supported in this version"
+            allowed = tuple(name for name in PRECISIONS if (name == "fp32") == wide)
+            _refuse(("cluster", "groups", index, "precision"), message, findings, allowed)
 
 
 def _refuse(path: Path, message: str, findings: Findings, allowed: tuple[object, ...] | None = None) -> None:

@@ -110,6 +110,7 @@ class Options:
         if not self.rules.capabilities.interleaved:
             counts = [1]
         uneven = self.rules.capabilities.uneven_layers and pp > 1
+        counts = [v for v in counts if self.among("schedule", ["interleaved" if v > 1 else "1f1b"])]
         yield from product(self.among("vpp", counts), list(SPLITS) if uneven else ["even"])
 
     def offload_percents(self) -> list[int]:

@@ -167,7 +167,7 @@ def _replicas(options: Options, groups: tuple[int, int]) -> Iterator[Cell]:
 
 
 def _stages(options: Options, groups: tuple[int, int]) -> Iterator[Cell]:
-    if not options.among("vpp", [1]):
+    if not options.among("vpp", [1]) or not options.among("schedule", ["1f1b"]):
         return
     sizes = [options.devices(group) for group in groups]
     for cp, mbs in product(options.cp, options.mbs):

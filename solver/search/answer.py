@@ -28,6 +28,7 @@ from solver.search.framework_gap import framework_gap
 from solver.search.proof import proof_steps
 from solver.search.relax import Relaxer
 from solver.search.session import Session, open_session
+from solver.search.space import Stopped
 
 OPTIMAL_GAP = 1e-6
 MOST_PARETO_POINTS = 8
@@ -55,11 +56,27 @@ def search(
     blocks of cells; `on_progress` gets closed and all cells, incumbent, bound and gap.
     """
     stop = should_stop or (lambda: False)
-    session = open_session(normalise(problem))
+    normal = normalise(problem)
+    try:
+        session = open_session(normal, stop)
+    except Stopped:
+        return Outcome(result=_nothing(normal), plans={}, problems={})
     state = session.run(stop, on_progress or (lambda progress: None))
     if state.best is None:
         return _without_plan(problem, session, state, stop)
     return _with_plan(session, state, stop)
+
+
+def _nothing(problem: Problem) -> Result:
+    """Stopped while the space was still being laid out: no plan, no bound, nothing counted."""
+    framework = FrameworkName(name=problem.framework.name, version=problem.framework.version)
+    certificate = Certificate(
+        lower_bound_s=None,
+        gap=None,
+        cells=Cells(total=0, bound=0, infeasible=0, evaluated=0, open=0),
+        space=Space(dimensions={}, framework=framework, count=0),
+    )
+    return Result(status="unknown", certificate=certificate, stopped_by="time", reproducible=False)
 
 
 def _with_plan(session: Session, state: SearchState, stop: Callable[[], bool]) -> Outcome:
@@ -111,7 +128,7 @@ def _without_plan(problem: Problem, session: Session, state: SearchState, stop: 
 
 
 def _gap(state: SearchState, best: Found) -> float:
-    return max(0.0, (best.value - state.lower_bound) / best.value)
+    return max(0.0, (best.value - state.lower_bound) / best.value) if best.value > 0.0 else 0.0
 
 
 def _certificate(session: Session, state: SearchState, gap: float | None) -> Certificate:
@@ -216,7 +233,10 @@ def _pareto(session: Session, state: SearchState, plans: dict[str, Plan]) -> Par
         if all(cost < other or found.headroom_bytes > kept.headroom_bytes for kept, other in front):
             front.append((found, cost))
     points = []
-    for found, _ in front[:MOST_PARETO_POINTS]:
+    shown = [found for found, _ in front[:MOST_PARETO_POINTS]]
+    if state.best is not None and all(found.cell is not state.best.cell for found in shown):
+        shown = [state.best, *shown[: MOST_PARETO_POINTS - 1]]
+    for found in shown:
         plan = session.certified_plan(found)
         plans[plan.id] = plan
         headroom = min(entry.limit - entry.device for entry in plan.prediction.memory_bytes)

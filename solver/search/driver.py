@@ -102,7 +102,8 @@ class Driver:
         search = model.problem.search
         self.target_gap = search.target_gap
         self.exhaust = False
-        self.visited = 0
+        self.later_bound = np.inf
+        self.later_leaves = 0
         self.work_limit = search.work_limit
         self.longest_s = model.problem.constraints.max_step_time_s or np.inf
 
@@ -114,13 +115,17 @@ class Driver:
         uniform = cells.family == UNIFORM
         if self.model.problem.search.force == "bounds":
             uniform = np.zeros(len(cells), dtype=bool)
-        elif int(uniform.sum()) <= EXHAUST_CELLS:
+        elif int(uniform.sum()) <= EXHAUST_CELLS and self.work_limit is None:
             self._exhaust(cells.take(uniform))
             cells, bounds = cells.take(~uniform), bounds[~uniform]
             uniform = uniform[~uniform]
-        for mask in (uniform, ~uniform):
-            frontier.push(cells.take(mask), bounds[mask])
-            self._drain(frontier)
+        self.later_bound = float(bounds[~uniform].min()) if (~uniform).any() else np.inf
+        self.later_leaves = int(cells.leaves[~uniform].sum())
+        frontier.push(cells.take(uniform), bounds[uniform])
+        self._drain(frontier)
+        self.later_bound, self.later_leaves = np.inf, 0
+        frontier.push(cells.take(~uniform), bounds[~uniform])
+        self._drain(frontier)
         self._report(self._close(frontier))
         return self.state
 
@@ -137,7 +142,7 @@ class Driver:
         size = FIRST_BLOCK
         while True:
             cutoff = self._cutoff()
-            block, bounds = frontier.pop(size, cutoff)
+            block, bounds = frontier.pop(min(size, self._work_left()), cutoff)
             if block is None:
                 break
             if self._stopped():
@@ -209,7 +214,6 @@ class Driver:
         best = self.state.best
         weight = self.weight(cells)
         variants = self.pricer.price(cells, weight, best.value if best and not self.exhaust else np.inf)
-        self.visited += len(cells)
         self._keep(cells, variants, weight)
         self._tally(cells, variants, weight)
 
@@ -286,13 +290,22 @@ class Driver:
 
     # ----------------------------------------------------------------------------------------------------------------- limits
     def _stopped(self) -> bool:
-        if self.work_limit is not None and self.visited >= self.work_limit:
+        if self.work_limit is not None and self._closed() >= self.work_limit:
             self.state.stopped_by = "work"
             return True
         if self.should_stop():
             self.state.stopped_by = "time"
             return True
         return False
+
+    def _closed(self) -> int:
+        """Leaves closed so far, however."""
+        tally = self.state.tally
+        return tally.evaluated + tally.infeasible + tally.bound
+
+    def _work_left(self) -> int:
+        """Cells that may still be closed under the work limit, at least one."""
+        return LARGEST_BLOCK if self.work_limit is None else max(1, self.work_limit - self._closed())
 
     def _close(self, frontier: Frontier) -> Frontier:
         """What is left in the frontier is closed by its bound, or stays open when the search was stopped or met its target."""
@@ -314,10 +327,9 @@ class Driver:
 
     def _report(self, frontier: Frontier) -> None:
         best = self.state.best
-        tally = self.state.tally
-        bound = frontier.least()
+        bound = min(frontier.least(), self.later_bound)
         value = best.value if best else None
         lowest = min(bound, value) if value is not None else (bound if np.isfinite(bound) else None)
         gap = (value - lowest) / value if value and lowest is not None else None
-        done = tally.evaluated + tally.infeasible + tally.bound + frontier.leaves_at_least(self._cutoff())
+        done = self._closed() + frontier.leaves_at_least(self._cutoff())
         self.on_progress(Progress(done=done, total=self.space.leaves, incumbent=value, bound=lowest, gap=gap))

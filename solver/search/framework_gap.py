@@ -11,6 +11,7 @@ from solver.plan import Explanation, Plan
 from solver.problem import Problem, normalise
 from solver.search.describe import summary
 from solver.search.session import open_session
+from solver.search.space import Stopped
 
 WORTH_SAYING = 1e-3
 FREE_GAP = 0.01
@@ -34,7 +35,8 @@ def framework_gap(problem: Problem, plan: Plan, should_stop: Callable[[], bool])
         text = f"{name} expresses what is best under structural rules alone ({scope})."
         return (Explanation(code="framework_complete", text=text),)
     text = (
-        f"Under structural rules alone ({scope}) a step would take {free:.4g} s instead of {ours:.4g} s ({free / ours - 1.0:+.1%}): "
+        f"Under structural rules alone ({scope}) a step would take {free:.4g} s instead of {ours:.4g} s "
+        f"({free / ours - 1.0:+.1%}): "
         f"{summary(freed.layout)}. {name} cannot run that: {'; '.join(_reasons(problem, freed.layout))}."
     )
     return (Explanation(code="framework_limits", text=text),)
@@ -52,7 +54,7 @@ def _free_plan(problem: Problem, degrees: dict[str, int], should_stop: Callable[
     search = problem.search.model_copy(update={"target_gap": gap, "proof": False, "alternatives": 0})
     changes = {"constraints": constraints, "framework": framework, "search": search}
     try:
-        session = open_session(normalise(problem.model_copy(update=changes)))
+        session = open_session(normalise(problem.model_copy(update=changes)), should_stop)
         if not degrees and session.space.leaves > MOST_LEAVES:
             return None
         state = session.run(should_stop, lambda progress: None)
@@ -60,7 +62,7 @@ def _free_plan(problem: Problem, degrees: dict[str, int], should_stop: Callable[
             return None
         scope = "with the same degrees" if degrees else f"searched to {gap:.0%}"
         return session.certified_plan(state.best), scope
-    except SolverError:
+    except (SolverError, Stopped):
         return None
 
 

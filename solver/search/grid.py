@@ -10,7 +10,6 @@ import numpy as np
 
 from solver.cost import columns as col
 from solver.cost.table import CostModel
-from solver.errors import FieldError, InvalidProblem
 from solver.frameworks import RuleSet
 from solver.problem import Problem
 
@@ -21,6 +20,7 @@ MOST_UNEVEN_CHUNKS = 8
 """virtual stages per rank are tried up to this number when they do not divide the layers, beyond it only when they do"""
 OFFLOAD_PERCENTS = (0, 25, 50, 75, 100)
 CP_KINDS = ("ring", "all_to_all")
+SCHEDULES = ("1f1b", "interleaved")
 EVEN, BALANCED, TIMED = 0, 1, 2
 SPLITS = ("even", "balanced", "timed")
 """equal counts; least heaviest stage by FLOPs, filled from the end; by seconds at the cell's own point, first stage full too"""
@@ -64,6 +64,14 @@ class Grid:
     offload_percent: tuple[int, ...]
     splits: tuple[int, ...]
     batch: BatchRange
+    schedules: tuple[str, ...]
+    tensor_parallel_only: bool
+    """every stage must be sequence parallel, so tp is at least 2"""
+
+    def allows_chunks(self, vpp: int) -> bool:
+        """Whether so many virtual stages per rank are among the wanted ones; more than one means the interleaved schedule."""
+        schedule = "interleaved" if vpp > 1 else "1f1b"
+        return schedule in self.schedules and (self.vpp_allowed is None or vpp in self.vpp_allowed)
 
 
 def option_grid(model: CostModel, rules: RuleSet) -> Grid:
@@ -105,6 +113,8 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
         offload_percent=offload,
         splits=splits,
         batch=_batch_range(model, limits),
+        schedules=limits.words("schedule", SCHEDULES),
+        tensor_parallel_only=not limits.allows("sequence_parallel", False),
     )
 
 
@@ -192,10 +202,4 @@ def chunk_counts(layers: int, stages: int, grid: Grid) -> list[int]:
         counts = [v for v in range(1, layers // stages + 1) if v <= MOST_UNEVEN_CHUNKS or layers % (stages * v) == 0]
         if 1 not in counts:
             counts.insert(0, 1)
-    return [v for v in counts if grid.vpp_allowed is None or v in grid.vpp_allowed]
-
-
-def no_options_error(problem: Problem, name: str) -> InvalidProblem:
-    """A constraint that leaves a dimension without any value."""
-    pointer = f"/constraints/{'fixed' if name in problem.constraints.fixed else 'allowed'}/{name}"
-    return InvalidProblem((FieldError(pointer, "out_of_range", f"no value of {name} is possible with these constraints", None),))
+    return [v for v in counts if grid.allows_chunks(v)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from solver.cost.table import CostModel
@@ -11,23 +13,21 @@ from solver.search.grid import BALANCED, EVEN, Grid, chunk_counts
 from solver.search.uniform import pipeline_depths
 
 
-def replica_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[Cells]:
+def replica_cells(model: CostModel, grid: Grid, first: int, second: int) -> Iterator[Cells]:
     """Equal meshes on both groups, any number of replicas on each, shares open. Gradients are reduced across the link."""
     if not model.collectives_cross(first, second):
-        return []
+        return
     devices = (model.networks[first].devices, model.networks[second].devices)
-    parts = []
     for tp in grid.tp:
         for cp in grid.cp:
             for stages in pipeline_depths(model, grid, min(devices) // (tp * cp)):
                 room = tuple(count // (tp * cp * stages) for count in devices)
-                parts += _replicas(model, grid, (first, second), tp, cp, stages, room)
-    return parts
+                yield from _replicas(model, grid, (first, second), tp, cp, stages, room)
 
 
 def _replicas(
     model: CostModel, grid: Grid, groups: tuple[int, int], tp: int, cp: int, stages: int, room: tuple[int, ...]
-) -> list[Cells]:
+) -> Iterator[Cells]:
     sides = [side_degrees(most) for most in room]
     one, two = np.repeat(sides[0], len(sides[1])), np.tile(sides[1], len(sides[0]))
     if grid.dp_allowed is not None:
@@ -35,7 +35,6 @@ def _replicas(
         one, two = one[keep], two[keep]
     chunks = chunk_counts(model.architecture.layers, stages, grid)
     shapes = [(v, split) for v in chunks for split in grid.splits if split == EVEN or stages > 1]
-    parts = []
     rows = int(nearest_rows(grid, np.ones(1, dtype=np.int64))[0])
     for mbs in grid.mbs:
         if rows == 0 or rows % mbs:
@@ -53,31 +52,28 @@ def _replicas(
                         continue
                     for cp_kind in grid.cp_kind if cp > 1 else (0,):
                         size = int(whole.sum())
-                        parts.append(
-                            make_cells(
-                                size,
-                                family=REPLICAS,
-                                level=0,
-                                group=np.tile(np.array(groups), (size, 1)),
-                                stages=stages,
-                                vpp=vpp,
-                                mbs=mbs,
-                                split=split,
-                                tp=tp,
-                                cp=cp,
-                                cp_kind=cp_kind,
-                                ep=ep,
-                                etp=etp,
-                                chains=2,
-                                dp=np.stack([one[whole], two[whole]], axis=1),
-                                micro=np.zeros((size, 2), dtype=np.int64),
-                                first_count=np.tile(np.array([stages, 0]), (size, 1)),
-                                layers_first=-1,
-                                rows=rows,
-                                leaves=leaves[whole],
-                            )
+                        yield make_cells(
+                            size,
+                            family=REPLICAS,
+                            level=0,
+                            group=np.tile(np.array(groups), (size, 1)),
+                            stages=stages,
+                            vpp=vpp,
+                            mbs=mbs,
+                            split=split,
+                            tp=tp,
+                            cp=cp,
+                            cp_kind=cp_kind,
+                            ep=ep,
+                            etp=etp,
+                            chains=2,
+                            dp=np.stack([one[whole], two[whole]], axis=1),
+                            micro=np.zeros((size, 2), dtype=np.int64),
+                            first_count=np.tile(np.array([stages, 0]), (size, 1)),
+                            layers_first=-1,
+                            rows=rows,
+                            leaves=leaves[whole],
                         )
-    return parts
 
 
 def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
@@ -100,27 +96,25 @@ def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
     return children, parent
 
 
-def stage_cells(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> list[Cells]:
+def stage_cells(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> Iterator[Cells]:
     """First stages on `first`, the rest on `second`, equal replicas, own tp on each unless `same_degrees`; layer split open."""
-    parts: list[Cells] = []
-    if grid.vpp_allowed is not None and 1 not in grid.vpp_allowed:
-        return parts
+    if not grid.allows_chunks(1):
+        return
     least = min(model.networks[group].devices for group in (first, second))
     degrees = degree_table(grid, least)
     for cp in grid.cp:
         chosen = degrees.up_to(least // cp)
         for dp, mbs, rows in zip(chosen.dp.tolist(), chosen.mbs.tolist(), chosen.rows.tolist(), strict=True):
-            parts += _stages(model, grid, (first, second), cp, mbs, dp, rows, same_degrees)
-    return parts
+            yield from _stages(model, grid, (first, second), cp, mbs, dp, rows, same_degrees)
 
 
 def _stages(
     model: CostModel, grid: Grid, groups: tuple[int, int], cp: int, mbs: int, dp: int, rows: int, same_degrees: bool
-) -> list[Cells]:
+) -> Iterator[Cells]:
     layers = model.architecture.layers
     sides = [_side(grid, model.networks[group].devices // (cp * dp), layers) for group in groups]
     if any(len(side) == 0 for side in sides):
-        return []
+        return
     left = np.repeat(np.arange(len(sides[0])), len(sides[1]))
     right = np.tile(np.arange(len(sides[1])), len(sides[0]))
     tp = np.stack([sides[0][left, 0], sides[1][right, 0]], axis=1)
@@ -130,7 +124,6 @@ def _stages(
         keep &= tp[:, 0] == tp[:, 1]
     if grid.pp_allowed is not None:
         keep &= np.isin(depth.sum(axis=1), grid.pp_allowed)
-    parts = []
     for ep in grid.ep:
         for etp in grid.etp:
             chosen = keep & ((tp * cp * dp) % (ep * etp) == 0).all(axis=1)
@@ -139,31 +132,28 @@ def _stages(
             size = int(chosen.sum())
             total = depth[chosen].sum(axis=1)
             for cp_kind in grid.cp_kind if cp > 1 else (0,):
-                parts.append(
-                    make_cells(
-                        size,
-                        family=STAGES,
-                        level=0,
-                        group=np.tile(np.array(groups), (size, 1)),
-                        stages=total,
-                        vpp=1,
-                        mbs=mbs,
-                        split=BALANCED,
-                        tp=tp[chosen],
-                        cp=cp,
-                        cp_kind=cp_kind,
-                        ep=ep,
-                        etp=etp,
-                        chains=1,
-                        dp=np.tile(np.array([dp, 0]), (size, 1)),
-                        micro=np.full((size, 2), rows // (dp * mbs)),
-                        first_count=np.stack([depth[chosen, 0], depth[chosen, 0]], axis=1),
-                        layers_first=-1,
-                        rows=rows,
-                        leaves=layers - total + 1,
-                    )
+                yield make_cells(
+                    size,
+                    family=STAGES,
+                    level=0,
+                    group=np.tile(np.array(groups), (size, 1)),
+                    stages=total,
+                    vpp=1,
+                    mbs=mbs,
+                    split=BALANCED,
+                    tp=tp[chosen],
+                    cp=cp,
+                    cp_kind=cp_kind,
+                    ep=ep,
+                    etp=etp,
+                    chains=1,
+                    dp=np.tile(np.array([dp, 0]), (size, 1)),
+                    micro=np.full((size, 2), rows // (dp * mbs)),
+                    first_count=np.stack([depth[chosen, 0], depth[chosen, 0]], axis=1),
+                    layers_first=-1,
+                    rows=rows,
+                    leaves=layers - total + 1,
                 )
-    return parts
 
 
 def _side(grid: Grid, most: int, layers: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from solver.plan import Change, Infeasible, Plan, Relaxation
 from solver.problem import Problem, normalise, parameter_count
 from solver.search.driver import SearchState
 from solver.search.session import Session, open_session
+from solver.search.space import Stopped
 
 QUICK_GAP = 0.25
 """a relaxation is a hint: its plan need not be the best, only close"""
@@ -30,8 +31,21 @@ class Relaxer:
     def infeasible(self, session: Session, state: SearchState) -> Infeasible:
         """Binding constraint, in words, and what would help."""
         binding, text = _binding(session, state)
-        relaxations = [found for found in (*self._without_words(), self._risk(), *self._more_nodes()) if found is not None]
+        found = (self._slower(), *self._without_words(), self._risk(), *self._more_nodes())
+        relaxations = [entry for entry in found if entry is not None]
         return Infeasible(binding=binding, text=text, relaxations=tuple(relaxations))
+
+    def _slower(self) -> Relaxation | None:
+        """Without the cap on the step time."""
+        constraints = self.original.constraints
+        if constraints.max_step_time_s is None or self.should_stop():
+            return None
+        plan = self._solve(constraints=constraints.model_copy(update={"max_step_time_s": None}))
+        if plan is None:
+            return None
+        seconds = plan.prediction.step_time_s
+        change = Change(pointer="/constraints/max_step_time_s", value=seconds)
+        return self._relaxation([change], f"A step may take {seconds:.4g} s.", plan)
 
     def _without_words(self) -> list[Relaxation | None]:
         """Drop one word of the constraints; offload is named with the value the plan uses."""
@@ -91,12 +105,12 @@ class Relaxer:
         """A certified plan of the changed problem, None when it has none (or is refused)."""
         search = self.original.search.model_copy(update={"target_gap": QUICK_GAP, "proof": False, "alternatives": 0})
         try:
-            session = open_session(normalise(self.original.model_copy(update={**changes, "search": search})))
+            session = open_session(normalise(self.original.model_copy(update={**changes, "search": search})), self.should_stop)
             state = session.run(self.should_stop, lambda progress: None)
             if state.best is None:
                 return None
             plan = session.certified_plan(state.best)
-        except SolverError:
+        except (SolverError, Stopped):
             return None
         self.problems[plan.id] = session.problem
         return plan
@@ -113,7 +127,7 @@ def _binding(session: Session, state: SearchState) -> tuple[str, str]:
     if not len(session.space.cells):
         return "no_legal_layout", "No combination of degrees is legal in the framework under these constraints."
     problem = session.problem
-    if state.tally.evaluated and problem.constraints.max_step_time_s is not None:
+    if (state.tally.evaluated or state.tally.bound) and problem.constraints.max_step_time_s is not None:
         return "max_step_time_s", f"No plan that fits is as fast as {problem.constraints.max_step_time_s:g} s a step."
     model = problem.model.transformer
     assert model is not None
@@ -121,6 +135,13 @@ def _binding(session: Session, state: SearchState) -> tuple[str, str]:
     states = parameter_count(model) * per_parameter
     offered = sum(group.nodes * group.devices_per_node * group.device.memory_bytes for group in problem.cluster.groups)
     host = sum(group.nodes * group.host.memory_bytes for group in problem.cluster.groups)
+    reserve = problem.cluster.memory_reserve_fraction
+    if states <= offered * (1.0 - reserve):
+        text = (
+            f"Model states need {states:.3g} of the {offered:.3g} bytes of the devices, but with activations, logits, "
+            f"buffers and the reserve of {reserve:.0%} no layout leaves every rank below its limit."
+        )
+        return "activations", text
     text = (
         f"Model states alone need {states:.3g} bytes ({per_parameter:g} a parameter) before activations; "
         f"the devices offer {offered:.3g}, their hosts {host:.3g}."

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from solver.certify import certify
 from solver.cost.table import CostModel
-from solver.errors import FieldError, InvalidProblem
 from solver.evaluate import Evaluator
 from solver.frameworks import RuleSet, get_rule_set
 from solver.layout import Layout
@@ -67,15 +66,12 @@ class Session:
         return plan
 
 
-def open_session(problem: Problem) -> Session:
-    """Compile a normalised problem and count its space; raises InvalidProblem when the space is refused."""
-    if len(problem.workload.batching) > 1:
-        message = "one batching at a time is searched; padded and packed together are not supported yet"
-        raise InvalidProblem((FieldError("/workload/batching", "not_supported", message, tuple(problem.workload.batching)),))
+def open_session(problem: Problem, should_stop: Callable[[], bool] = lambda: False) -> Session:
+    """Compile a normalised problem and count its space; raises InvalidProblem when it is refused, Stopped when told to stop."""
     evaluator = Evaluator(problem)
     rules = get_rule_set(problem.framework.name, problem.framework.version)
     grid = option_grid(evaluator.model, rules)
     builder = TableBuilder(evaluator.model, sequence_parallel=grid.sequence_parallel[0])
     pricer = LeafPricer(evaluator.model, rules, grid, builder)
-    space = stated_space(evaluator.model, rules, grid, builder, pricer.layouts_per_leaf)
+    space = stated_space(evaluator.model, rules, grid, builder, pricer.layouts_per_leaf, should_stop)
     return Session(problem=problem, evaluator=evaluator, rules=rules, grid=grid, builder=builder, pricer=pricer, space=space)

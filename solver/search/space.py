@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -32,28 +33,48 @@ class StatedSpace:
     dimensions: dict[str, tuple[Any, ...]]
 
 
-def stated_space(model: CostModel, rules: RuleSet, grid: Grid, builder: TableBuilder, layouts_per_leaf: int) -> StatedSpace:
-    """All legal cells under the constraints; raises InvalidProblem when there are more than can be handled."""
+class Stopped(Exception):
+    """The caller asked to stop before the space was laid out."""
+
+
+def stated_space(
+    model: CostModel,
+    rules: RuleSet,
+    grid: Grid,
+    builder: TableBuilder,
+    layouts_per_leaf: int,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> StatedSpace:
+    """All legal cells under the constraints; InvalidProblem when they are too many, Stopped when told to stop."""
     pairs = _pairs(model, rules)
     parts: list[Cells] = []
-    for group in range(len(model.networks)):
-        parts += uniform_cells(model, grid, group)
-        _check_size(parts)
-    for first, second in pairs:
-        parts += uniform_pair_cells(model, grid, first, second)
-        if first < second and rules.capabilities.unequal_shares:
-            parts += replica_cells(model, grid, first, second)
-        if rules.capabilities.uneven_layers:
-            parts += stage_cells(model, grid, first, second, same_degrees=not rules.capabilities.per_stage_degrees)
-        _check_size(parts)
+    size = 0
+    for part in _all_parts(model, rules, grid, pairs):
+        parts.append(part)
+        size += len(part)
+        _check_size(size)
+        if should_stop():
+            raise Stopped
     cells = Cells.concatenate(parts) if parts else no_cells()
     if len(cells):
-        cells = cells.take(_allowed(model, cells) & legal_cells(rules, model, grid, cells))
+        cells = cells.take(_allowed(model, grid, cells))
+        cells = cells.take(legal_cells(rules, model, grid, cells))
         cells = cells.take(builder.new_cuts(cells))
     leaves = int(cells.leaves.sum())
     return StatedSpace(
         cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs)
     )
+
+
+def _all_parts(model: CostModel, rules: RuleSet, grid: Grid, pairs: list[tuple[int, int]]) -> Iterator[Cells]:
+    for group in range(len(model.networks)):
+        yield from uniform_cells(model, grid, group)
+    for first, second in pairs:
+        yield from uniform_pair_cells(model, grid, first, second)
+        if first < second and rules.capabilities.unequal_shares:
+            yield from replica_cells(model, grid, first, second)
+        if rules.capabilities.uneven_layers:
+            yield from stage_cells(model, grid, first, second, same_degrees=not rules.capabilities.per_stage_degrees)
 
 
 def _pairs(model: CostModel, rules: RuleSet) -> list[tuple[int, int]]:
@@ -67,15 +88,17 @@ def _pairs(model: CostModel, rules: RuleSet) -> list[tuple[int, int]]:
     return found
 
 
-def _check_size(parts: list[Cells]) -> None:
-    if sum(len(part) for part in parts) > MOST_CELLS:
+def _check_size(size: int) -> None:
+    if size > MOST_CELLS:
         message = f"the space has more than {MOST_CELLS} skeletons; narrow it with constraints.allowed (pp, tp, cp, dp, mbs)"
         raise InvalidProblem((FieldError("/constraints/allowed", "too_large", message, None),))
 
 
-def _allowed(model: CostModel, cells: Cells) -> np.ndarray:
-    """Caps on devices and on price."""
+def _allowed(model: CostModel, grid: Grid, cells: Cells) -> np.ndarray:
+    """Caps on devices and on price; sequence parallel everywhere when it is demanded."""
     keep = np.ones(len(cells), dtype=bool)
+    if grid.tensor_parallel_only:
+        keep &= (cells.tp > 1).all(axis=1)
     constraints = model.problem.constraints
     devices = cells.devices
     if constraints.max_devices is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from solver.cost.table import CostModel
@@ -10,20 +12,19 @@ from solver.search.degrees import Degrees, degree_table
 from solver.search.grid import EVEN, Grid, chunk_counts
 
 
-def uniform_cells(model: CostModel, grid: Grid, group: int) -> list[Cells]:
+def uniform_cells(model: CostModel, grid: Grid, group: int) -> Iterator[Cells]:
     """Classical layouts on one group; devices that a layout does not need stay idle."""
     devices = model.networks[group].devices
     return _cells(model, grid, (group, group), devices, devices)
 
 
-def uniform_pair_cells(model: CostModel, grid: Grid, first: int, second: int) -> list[Cells]:
+def uniform_pair_cells(model: CostModel, grid: Grid, first: int, second: int) -> Iterator[Cells]:
     """Classical layouts over the ranks of `first` then `second` that reach into the second group."""
     boundary = model.networks[first].devices
     return _cells(model, grid, (first, second), boundary + model.networks[second].devices, boundary)
 
 
-def _cells(model: CostModel, grid: Grid, groups: tuple[int, int], devices: int, boundary: int) -> list[Cells]:
-    parts = []
+def _cells(model: CostModel, grid: Grid, groups: tuple[int, int], devices: int, boundary: int) -> Iterator[Cells]:
     degrees = degree_table(grid, devices)
     for tp in grid.tp:
         for cp in grid.cp:
@@ -33,8 +34,7 @@ def _cells(model: CostModel, grid: Grid, groups: tuple[int, int], devices: int, 
                 base = _shaped(model, grid, degrees.up_to(devices // (tp * cp * stages)), stages)
                 if base is None:
                     continue
-                parts += _with_experts(model, grid, groups, boundary, tp, cp, stages, base)
-    return parts
+                yield from _with_experts(model, grid, groups, boundary, tp, cp, stages, base)
 
 
 def pipeline_depths(model: CostModel, grid: Grid, most: int) -> list[int]:
@@ -76,12 +76,11 @@ def _with_experts(
     cp: int,
     stages: int,
     base: dict[str, np.ndarray],
-) -> list[Cells]:
-    parts = []
+) -> Iterator[Cells]:
     replica = tp * cp
     across = groups[0] != groups[1]
     if across and boundary % replica:
-        return []
+        return
     for ep in grid.ep:
         for etp in grid.etp:
             keep = (replica * base["dp"]) % (ep * etp) == 0
@@ -90,8 +89,7 @@ def _with_experts(
             for cp_kind in grid.cp_kind if cp > 1 else (0,):
                 if keep.any():
                     chosen = {name: values[keep] for name, values in base.items()}
-                    parts.append(_uniform(groups, boundary // replica, tp, cp, cp_kind, ep, etp, stages, chosen, across))
-    return parts
+                    yield _uniform(groups, boundary // replica, tp, cp, cp_kind, ep, etp, stages, chosen, across)
 
 
 def _reaches(dp: np.ndarray, first_replicas: int, stages: int, replica: int, expert_ranks: int, collectives: bool) -> np.ndarray:
