@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from solver.balance.ledger import Chain, StepCosts
 
 Floats = NDArray[np.float64]
+LONG_RUN = 30_000
+"""operations of one chain that are run one by one"""
+LEAST_ROUNDS = 8
+"""groups of `stages` micro-batches after which a pipeline of equal micro-batches is taken to be periodic"""
 
 
 class BrokenSchedule(SolverError):
@@ -158,12 +162,28 @@ def _chain_ends(costs: StepCosts, chain: Chain) -> list[Floats]:
     for micro_batches in sorted({work.shape[1] for work in chain.attention_work}):
         members = [s for s, work in enumerate(chain.attention_work) if work.shape[1] == micro_batches]
         stacked = np.concatenate([chain.attention_work[s] for s in members])
-        distinct, where = np.unique(stacked, axis=0, return_inverse=True)
-        finished = _last_backwards(costs, chain, distinct)[where.reshape(-1)]
+        if np.ptp(stacked) == 0.0:
+            distinct, where = stacked[:1], np.zeros(len(stacked), dtype=np.int64)
+        else:
+            distinct, where = np.unique(stacked, axis=0, return_inverse=True)
+        finished = _finished(costs, chain, distinct)[where.reshape(-1)]
         sizes = [chain.attention_work[s].shape[0] for s in members]
         for scenario, rows in zip(members, np.split(finished, np.cumsum(sizes)[:-1]), strict=True):
             ends[scenario] = rows
     return ends
+
+
+def _finished(costs: StepCosts, chain: Chain, work: Floats) -> Floats:
+    """As `_last_backwards`; a long run of equal micro-batches is periodic once its pipeline is full: its middle is skipped."""
+    micro_batches = work.shape[1]
+    rounds = LONG_RUN // (costs.stages * costs.stages * costs.vpp)
+    shorter = costs.stages * max(rounds, LEAST_ROUNDS) + micro_batches % costs.stages
+    if shorter + costs.stages >= micro_batches or np.ptp(work, axis=1).any():
+        return _last_backwards(costs, chain, work)
+    one = _last_backwards(costs, chain, work[:, :shorter])
+    two = _last_backwards(costs, chain, work[:, : shorter + costs.stages])
+    finished: Floats = one + (two - one) * ((micro_batches - shorter) // costs.stages)
+    return finished
 
 
 def _last_backwards(costs: StepCosts, chain: Chain, work: Floats) -> Floats:

@@ -42,7 +42,8 @@ def check_supported(problem: Problem, findings: Findings) -> None:
 def _check_together(problem: Problem, findings: Findings) -> None:
     """One batching at a time, and weights of one width on all groups."""
     batching = problem.workload.batching
-    if len(batching) > 1 and all(value in BATCHINGS for value in batching):
+    several = len(batching) > 1 and problem.workload.global_batch.tokens is not None
+    if several and all(value in BATCHINGS for value in batching):
         _refuse(("workload", "batching"), "one batching at a time is searched in this version", findings, BATCHINGS)
     wide = problem.workload.precision == "fp32"
     for index, group in enumerate(problem.cluster.groups):

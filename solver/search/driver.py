@@ -27,6 +27,7 @@ LARGEST_BLOCK = 2048
 SPLIT_BLOCK = 512
 EXHAUST_CELLS = 1500
 """uniform cells up to this number are all priced, not only those below the incumbent"""
+BOUND_BLOCK = 100_000
 CLOSE = 1.0 - 1e-9
 """relative slack for rounding when a bound closes a cell"""
 POOL = 512
@@ -110,7 +111,7 @@ class Driver:
     def run(self) -> SearchState:
         """Search until the proof, the target gap, the work limit or the caller's stop."""
         cells = self.space.cells
-        bounds = self._bounds(cells)
+        bounds = self._first_bounds(cells)
         frontier = Frontier()
         uniform = cells.family == UNIFORM
         if self.model.problem.search.force == "bounds":
@@ -128,6 +129,16 @@ class Driver:
         self._drain(frontier)
         self._report(self._close(frontier))
         return self.state
+
+    def _first_bounds(self, cells: Cells) -> np.ndarray:
+        """Bounds of all cells, block by block; blocks that a stop leaves over have the trivial bound."""
+        bounds = np.zeros(len(cells))
+        for start in range(0, len(cells), BOUND_BLOCK):
+            if start and self.should_stop():
+                break
+            block = np.arange(start, min(start + BOUND_BLOCK, len(cells)))
+            bounds[block] = self._bounds(cells.take(block))
+        return bounds
 
     def _exhaust(self, cells: Cells) -> None:
         """Price every layout of a small uniform space: its Pareto points are then exact."""
@@ -280,8 +291,8 @@ class Driver:
     def _merged(
         self, pool: list[Found], cells: Cells, variants: Variants, weight: np.ndarray, rows: np.ndarray, seconds: np.ndarray
     ) -> list[Found]:
+        rows = rows[np.isfinite(seconds[rows])]
         value = seconds[rows] * weight[variants.cell[rows]]
-        rows, value = rows[np.isfinite(value)], value[np.isfinite(value)]
         if len(pool) >= POOL:
             rows, value = rows[value < pool[-1].value], value[value < pool[-1].value]
         order = np.argsort(value, kind="stable")[:POOL]

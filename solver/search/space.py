@@ -19,7 +19,9 @@ from solver.search.pairs import replica_cells, stage_cells
 from solver.search.tables import TableBuilder
 from solver.search.uniform import uniform_cells, uniform_pair_cells
 
-MOST_CELLS = 12_000_000
+SMALL_SPACE = 100_000
+"""so many cells are laid out at once: a search that is stopped at its start still has their bound"""
+MOST_CELLS = 6_000_000
 OPTION_WORDS = ("none", "core_attn", "selective", "full")
 
 
@@ -53,7 +55,7 @@ def stated_space(
         parts.append(part)
         size += len(part)
         _check_size(size)
-        if should_stop():
+        if size > SMALL_SPACE and should_stop():
             raise Stopped
     cells = Cells.concatenate(parts) if parts else no_cells()
     if len(cells):

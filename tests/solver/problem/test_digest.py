@@ -54,7 +54,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
         "workload": {
             "sequence_lengths": draw(lengths()),
             "max_sequence_length": 8192,
-            "batching": draw(st.sampled_from(["packed", "padded", ["packed", "padded"]])),
+            "batching": draw(st.sampled_from(["packed", "padded", ["packed"]])),
             "global_batch": {"tokens": draw(st.integers(1, 10**6)), "tolerance": draw(st.sampled_from([0, 0.25]))},
             "optimizer": draw(st.sampled_from(["adamw", "sgd"])),
         },
