@@ -77,7 +77,11 @@ def export(problem: Problem, plan: Plan) -> Export:
     nodes = launch_nodes(problem, plan.layout)
     derived = _derived(problem, plan.layout, nodes)
     text = script(
-        _header(plan, derived), nodes, environment(plan.layout), problem.transformer.vocab_size, _groups(problem, plan.layout)
+        _header(plan, derived, _notes(problem)),
+        nodes,
+        environment(plan.layout),
+        problem.transformer.vocab_size,
+        _groups(problem, plan.layout),
     )
     metadata = {
         "plan_id": plan.id,
@@ -121,7 +125,7 @@ def _derived(problem: Problem, layout: Layout, nodes: LaunchNodes) -> dict[str, 
     }
 
 
-def _header(plan: Plan, derived: dict[str, Any]) -> list[str]:
+def _header(plan: Plan, derived: dict[str, Any], notes: list[str]) -> list[str]:
     experts = derived.get("expert_data_parallel_size")
     layers = ", ".join(str(count) for count in derived["layers_per_virtual_stage"])
     return [
@@ -138,6 +142,7 @@ def _header(plan: Plan, derived: dict[str, Any]) -> list[str]:
         f"  padded vocabulary        {derived['padded_vocab_size']} (of {derived['vocab_size']})",
         f"  layers a virtual stage   {layers}",
         f"Predicted: {plan.prediction.step_time_s:.4g} s a step, memory {plan.prediction.verdict}.",
+        *(f"Note: {note}" for note in notes),
     ]
 
 
@@ -164,8 +169,9 @@ def _groups(problem: Problem, layout: Layout) -> list[FlagGroup]:
 
 def _notes(problem: Problem) -> list[str]:
     notes = ["Rotary base and scaling, router score function and learning rate do not change the plan: give them in EXTRA_ARGS."]
-    if "packed" in problem.workload.batching:
-        notes.append("Rows are packs: attention stays within documents only if the data loader passes their boundaries.")
+    if problem.workload.batching == ("packed",) and problem.workload.scenarios is not None:
+        notes.append("Packs hold several documents and are priced with attention inside each document only: the data loader must")
+        notes.append("pass their boundaries (packed or THD data); over whole packs attention is slower than predicted.")
     return notes
 
 

@@ -13,6 +13,7 @@
 #   padded vocabulary        129280 (of 129280)
 #   layers a virtual stage   3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0, 0
 # Predicted: 12.5 s a step, memory safe.
+# Note: Rotary base and scaling, router score function and learning rate do not change the plan: give them in EXTRA_ARGS.
 
 set -euo pipefail
 

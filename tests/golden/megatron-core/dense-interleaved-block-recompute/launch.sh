@@ -12,6 +12,7 @@
 #   padded vocabulary        51200 (of 51200)
 #   layers a virtual stage   6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6
 # Predicted: 12.5 s a step, memory safe.
+# Note: Rotary base and scaling, router score function and learning rate do not change the plan: give them in EXTRA_ARGS.
 
 set -euo pipefail
 

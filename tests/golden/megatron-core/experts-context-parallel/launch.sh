@@ -13,6 +13,7 @@
 #   padded vocabulary        152064 (of 151936)
 #   layers a virtual stage   48
 # Predicted: 12.5 s a step, memory safe.
+# Note: Rotary base and scaling, router score function and learning rate do not change the plan: give them in EXTRA_ARGS.
 
 set -euo pipefail
 
