@@ -15,7 +15,7 @@ from planner_service.cli.demo import run_demo
 from planner_service.cli.exits import VERDICT_EXITS, Exit, refusals_shown, search_exit
 from planner_service.cli.exporting import export_document, write_files
 from planner_service.cli.inputs import load_document
-from planner_service.cli.plan_file import write_plan_file
+from planner_service.cli.plan_file import check_plan_file, write_plan_file
 from planner_service.cli.progress import ProgressLine
 from planner_service.cli.render_other import render_evaluation, render_export, render_import
 from planner_service.cli.render_search import render_search
@@ -49,6 +49,8 @@ def plan(
     remote = server_url(server) is not None
     with refusals_shown(errors, remote), backend(server) as place:
         document = load_document(problem)
+        if output is not None:
+            check_plan_file(output)
         with ProgressLine(errors) as line:
             content, plans = place.search(document, line.update)
         if output is not None:

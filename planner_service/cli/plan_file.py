@@ -16,6 +16,14 @@ from planner_service.cli.inputs import read_file
 from planner_service.store.records import StoredPlan
 
 
+def check_plan_file(path: Path) -> None:
+    """Notice before a search that its plans could not be written there."""
+    if path.is_dir():
+        raise UnreadableInput(f"{path} is a folder")
+    if not path.absolute().parent.is_dir():
+        raise UnreadableInput(f"{path}: there is no such folder to write into")
+
+
 def write_plan_file(path: Path, problem: dict[str, Any], search: bytes, plans: tuple[StoredPlan, ...]) -> None:
     """Writes the file; a plan at a server is written with the problem that was sent."""
     document = orjson.loads(search)

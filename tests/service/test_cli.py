@@ -16,7 +16,9 @@ import pytest
 
 from planner_service.cli import commands, context, demo, exporting
 from planner_service.cli.backends import LocalBackend
+from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import load_document
+from planner_service.cli.plan_file import check_plan_file
 from tests.service.fake_solver import NAME, plan
 from tests.service.servers import PROGRAM
 
@@ -327,3 +329,13 @@ def test_the_curl_of_the_demo_works(problem_file, live_server, capsys):
     assert shlex.split(line)[0] == "curl"
     made = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
     assert orjson.loads(made.stdout)["state"] == "done"
+
+
+def test_a_place_that_cannot_be_written_is_noticed_before_the_search(tmp_path):
+    """`--output` into a folder that is not there ends with 64 at once."""
+    target = tmp_path / "missing" / "plan.json"
+    with pytest.raises(UnreadableInput):
+        check_plan_file(target)
+    with pytest.raises(UnreadableInput):
+        check_plan_file(tmp_path)
+    check_plan_file(tmp_path / "plan.json")
