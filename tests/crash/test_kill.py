@@ -100,7 +100,7 @@ def test_a_new_server_takes_over_at_once(tmp_path):
     """The successor on the same machine does not wait for the lease of the dead one."""
     database, count = f"sqlite:///{tmp_path / 'db'}", tmp_path / "runs"
     url, process = start_server(database, lease_s=600)
-    document = problem("x", steps=1, step_s=2, count=str(count))
+    document = problem("x", steps=1, step_s=8, count=str(count))
     search_id = httpx.post(f"{url}/v1/searches", json=document, trust_env=False).json()["id"]
     wait_for(count.exists, 20)
     kill(process)
