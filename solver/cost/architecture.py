@@ -6,7 +6,6 @@ a stage's cost follows from how many layers of each kind it holds.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,8 +140,3 @@ def _mlp_flops(mlp: Mlp | None, hidden: int) -> float:
 def head_forward_flops_per_token(model: Transformer) -> float:
     """FLOPs of the logits per token (cost_models 1.5)."""
     return 2.0 * model.hidden_size * model.vocab_size * (1 + model.mtp_layers)
-
-
-def log2_nodes(devices: int, devices_per_node: int) -> float:
-    """log2 of the nodes a run spans, 0 within one node."""
-    return math.log2(max(1.0, devices / devices_per_node))

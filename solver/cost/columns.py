@@ -53,8 +53,7 @@ POINT_GROUP = 14
 WEIGHT_BYTES = 15
 STREAM_BYTES_PER_S = 16
 POINT_MBS = 17
-PARAMETER_EXCESS_HEAD = 18
-POINT_COLUMNS = 19
+POINT_COLUMNS = 18
 
 # --- per mesh (mesh table, float64[meshes, MESH_COLUMNS]): gradient groups of one stage ---------------------------------------
 SHARD_RANKS = 0

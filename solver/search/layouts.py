@@ -13,7 +13,7 @@ from solver.cost.table import CostModel
 from solver.dimensions.build import LayoutShape, PartShape, build_layout
 from solver.dimensions.ranks import RankMap
 from solver.layout import Layout
-from solver.search.cells import REPLICAS, Cells
+from solver.search.cells import Cells
 from solver.search.grid import CP_KINDS, Grid
 from solver.search.tables import TableBuilder
 
@@ -151,8 +151,3 @@ def _part(cell: Cells, slot: int, dp: int, micro: int, position: int, used: list
     )
     used[position] += part.size
     return part
-
-
-def is_shared(cell: Cells) -> bool:
-    """Whether the cell deals unlike shares to replicas on two groups."""
-    return bool(cell.family[0] == REPLICAS)
