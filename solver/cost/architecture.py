@@ -25,6 +25,8 @@ class LayerKind:
     attention: Attention | None
     mlp: Mlp | None
     prediction_head: bool = False
+    norms: int = 2
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +64,7 @@ def architecture(model: Transformer) -> Architecture:
         order.extend([kinds.index(kind)] * block.repeat)
     if model.mtp_layers:
         last = model.blocks[-1]
-        kinds.append(LayerKind(attention=last.attention, mlp=last.mlp, prediction_head=True))
+        kinds.append(_kind(last, prediction_head=True))
     if len(kinds) > MOST_KINDS:
         message = f"at most {MOST_KINDS} distinct kinds of layer are supported, these blocks have {len(kinds)}"
         raise InvalidProblem((FieldError("/model/transformer/blocks", "too_large", message, (MOST_KINDS,)),))
@@ -73,8 +75,8 @@ def architecture(model: Transformer) -> Architecture:
     return Architecture(model=model, kinds=tuple(kinds), kind_of_layer=kind_of_layer, kind_prefix=prefix)
 
 
-def _kind(block: Block) -> LayerKind:
-    return LayerKind(attention=block.attention, mlp=block.mlp)
+def _kind(block: Block, *, prediction_head: bool = False) -> LayerKind:
+    return LayerKind(block.attention, block.mlp, prediction_head, block.norm_count, block.parallel)
 
 
 def padded_vocabulary(vocab_size: int, tp: np.ndarray) -> np.ndarray:

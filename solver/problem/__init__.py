@@ -18,7 +18,7 @@ from solver.problem.model import (
 )
 from solver.problem.normal import normal_form, normalise
 from solver.problem.options import CONSTRAINT_WORDS, Constraints, Framework, Objective, Search
-from solver.problem.parameters import parameter_count
+from solver.problem.parameters import ParameterCount, count_parameters, parameter_count
 from solver.problem.parse import parse_problem
 from solver.problem.problem import Problem
 from solver.problem.statistics import mean_tokens
@@ -49,6 +49,7 @@ __all__ = [
     "MoeMlp",
     "Objective",
     "Optimizer",
+    "ParameterCount",
     "Problem",
     "Scenarios",
     "Search",
@@ -57,6 +58,7 @@ __all__ = [
     "Software",
     "Transformer",
     "Workload",
+    "count_parameters",
     "digest",
     "load_document",
     "mean_tokens",

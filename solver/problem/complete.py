@@ -67,7 +67,8 @@ def _sizes(model: Model, findings: Findings) -> Transformer | None:
 
 
 def _complete_block(block: Block, transformer: Transformer, path: tuple[str | int, ...], findings: Findings) -> Block:
-    """Key/value heads default to the heads, the head width to hidden_size / heads."""
+    """Key/value heads default to the heads, the head width to hidden_size / heads, keys to the width of values."""
+    block = block.model_copy(update={"norms": block.norm_count})
     attention = block.attention
     if not isinstance(attention, SoftmaxAttention | LinearAttention):
         return block
@@ -77,7 +78,12 @@ def _complete_block(block: Block, transformer: Transformer, path: tuple[str | in
     if not attention.head_dim and transformer.hidden_size % attention.heads:
         findings.add((*path, "attention", "heads"), "conflict", "heads does not divide hidden_size; give head_dim")
     head_dim = attention.head_dim or max(1, transformer.hidden_size // attention.heads)
-    return block.model_copy(update={"attention": attention.model_copy(update={"kv_heads": kv_heads, "head_dim": head_dim})})
+    filled: dict[str, int | bool] = {"kv_heads": kv_heads, "head_dim": head_dim}
+    if isinstance(attention, LinearAttention):
+        filled["key_head_dim"] = attention.key_head_dim or head_dim
+    else:
+        filled["output_bias"] = attention.has_output_bias
+    return block.model_copy(update={"attention": attention.model_copy(update=filled)})
 
 
 def _complete_workload(workload: Workload, framework: str, findings: Findings) -> Workload:

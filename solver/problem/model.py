@@ -19,7 +19,12 @@ MAX_LAYERS: Final = 4096
 
 
 class SoftmaxAttention(Spec):
-    """Multi-head attention with grouped keys and values; window_tokens null means the whole sequence."""
+    """Multi-head attention with grouped keys and values.
+
+    A token sees the whole sequence, or its last `window_tokens`, or the tokens of its own chunk of `chunk_tokens`. `bias` is
+    that of the query, key and value projections and, unless `output_bias` says otherwise, of the output projection.
+    `output_gate` doubles the query projection; `sinks` adds one learned score a head.
+    """
 
     kind: Literal["softmax"]
     heads: Count
@@ -27,8 +32,23 @@ class SoftmaxAttention(Spec):
     head_dim: Count = later(0)
     causal: Flag = True
     window_tokens: Count | None = None
+    chunk_tokens: Count | None = None
     bias: Flag = False
+    output_bias: Flag | None = None
     qk_norm: Flag = False
+    output_gate: Flag = False
+    sinks: Flag = False
+
+    @model_validator(mode="after")
+    def _one_reach(self) -> SoftmaxAttention:
+        if self.window_tokens is not None and self.chunk_tokens is not None:
+            raise PydanticCustomError("conflict", "window_tokens and chunk_tokens exclude each other")
+        return self
+
+    @property
+    def has_output_bias(self) -> bool:
+        """Whether the output projection has a bias."""
+        return self.bias if self.output_bias is None else self.output_bias
 
 
 class MlaAttention(Spec):
@@ -45,12 +65,23 @@ class MlaAttention(Spec):
 
 
 class LinearAttention(Spec):
-    """Linear attention: time linear in the length (parsed, not yet priced)."""
+    """A linear recurrence in chunks: gated delta rule, Mamba-2 and their kind; time linear in the length.
+
+    `heads` x `head_dim` is the width of values and state outputs, `kv_heads` x `key_head_dim` that of keys and of queries
+    (groups x state size in Mamba-2). `gate`: a second projection of value width. `decays_per_head`: scalars projected per
+    head (1: Mamba-2's step; 2: decay and beta of the delta rule). `conv_kernel`: depthwise causal convolution over queries,
+    keys and values, 0 for none. `chunk_tokens`: chunk of the chunked algorithm.
+    """
 
     kind: Literal["linear"]
     heads: Count
     kv_heads: Count = later(0)
     head_dim: Count = later(0)
+    key_head_dim: Count = later(0)
+    conv_kernel: Natural = 0
+    gate: Flag = True
+    decays_per_head: Natural = 1
+    chunk_tokens: Count = 64
     causal: Flag = True
     bias: Flag = False
 
@@ -68,7 +99,10 @@ class DenseMlp(Spec):
 
 
 class MoeMlp(Spec):
-    """Routed experts. hidden_size is that of one expert, shared_hidden_size the sum over the shared ones."""
+    """Routed experts. hidden_size is that of one expert, shared_hidden_size the sum over the shared ones.
+
+    `bias` is that of the experts' projections, `router_bias` one number an expert.
+    """
 
     kind: Literal["moe"]
     hidden_size: Count
@@ -78,6 +112,8 @@ class MoeMlp(Spec):
     shared_hidden_size: Natural = 0
     shared_gate: Flag = False
     groups: Natural = 0
+    bias: Flag = False
+    router_bias: Flag = False
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> MoeMlp:
@@ -94,21 +130,40 @@ Mlp = Annotated[DenseMlp | MoeMlp, Field(discriminator="kind")]
 
 
 class Block(Spec):
-    """`repeat` equal layers in a row, each attention then feed-forward (either may be null)."""
+    """`repeat` equal layers in a row, each attention then feed-forward (either may be null).
+
+    `norms` counts the norms of a layer, by default one a sublayer (4 where outputs are normalised too; 1 where attention and
+    feed-forward share one). `parallel`: attention and feed-forward read the same input and are added together.
+    """
 
     repeat: Annotated[Count, Field(le=MAX_LAYERS)] = 1
     attention: Attention | None = None
     mlp: Mlp | None = None
+    norms: Annotated[Natural, Field(le=8)] | None = None
+    parallel: Flag = False
 
     @model_validator(mode="after")
     def _not_empty(self) -> Block:
         if self.attention is None and self.mlp is None:
             raise PydanticCustomError("missing", "a block needs attention, mlp or both")
+        if self.parallel and (self.attention is None or self.mlp is None):
+            raise PydanticCustomError("conflict", "a parallel block needs attention and mlp")
         return self
+
+    @property
+    def norm_count(self) -> int:
+        """Norms of a layer."""
+        default = (self.attention is not None) + (self.mlp is not None)
+        return default if self.norms is None else self.norms
 
 
 class Transformer(Spec):
-    """A decoder (or encoder) stack by its sizes. vocab_size 0: no embedding and no head (an encoder of features)."""
+    """A decoder (or encoder) stack by its sizes. vocab_size 0: no embedding and no head (an encoder of features).
+
+    An encoder of features has an input projection from `embedding_features` numbers a token (the values of an image patch),
+    and an output projection: `output_merge` neighbouring tokens become one of `output_features` numbers, through
+    `output_hidden_size` in between where that is not 0; `output_count` of them (feature maps of inner layers beside the last).
+    """
 
     hidden_size: Count
     vocab_size: Natural = 0
@@ -116,7 +171,23 @@ class Transformer(Spec):
     norm: Literal["rms", "layer"] = "rms"
     learned_positions: Count | None = None
     mtp_layers: Natural = 0
+    head_bias: Flag = False
+    embedding_features: Natural = 0
+    output_features: Natural = 0
+    output_hidden_size: Natural = 0
+    output_merge: Count = 1
+    output_count: Count = 1
     blocks: Annotated[tuple[Block, ...], Sized(1, MAX_LAYERS)]
+
+    @model_validator(mode="after")
+    def _ends_agree(self) -> Transformer:
+        if self.vocab_size and (self.embedding_features or self.output_features):
+            raise PydanticCustomError("conflict", "embedding_features and output_features belong to an encoder (vocab_size 0)")
+        if not self.output_features and (self.output_hidden_size or self.output_merge > 1 or self.output_count > 1):
+            raise PydanticCustomError("conflict", "output_hidden_size, output_merge and output_count need output_features")
+        if not self.vocab_size and (self.head_bias or self.mtp_layers):
+            raise PydanticCustomError("conflict", "head_bias and mtp_layers need a vocab_size")
+        return self
 
     @property
     def layers(self) -> int:

@@ -6,10 +6,11 @@ from typing import Final
 
 from solver.problem.cluster import Cluster
 from solver.problem.findings import Findings
-from solver.problem.model import MODEL_FORMS, LinearAttention, Model, SoftmaxAttention
+from solver.problem.model import MODEL_FORMS, Model, Transformer
 from solver.problem.options import Constraints
 from solver.problem.pointers import Path
 from solver.problem.problem import Problem
+from solver.problem.spec import Spec
 from solver.problem.workload import Workload
 
 #: Frameworks and versions that have a rule set (the rule sets may not be imported here; a test keeps the two equal).
@@ -26,7 +27,7 @@ LATEST: Final = "latest-known"
 
 def check_supported(problem: Problem, findings: Findings) -> None:
     """Note every value of a well-typed problem that cannot be honoured."""
-    _check_model(problem.model, findings)
+    _check_forms(problem.model, findings)
     _check_workload(problem.workload, findings)
     _check_cluster(problem.cluster, findings)
     _check_constraints(problem.constraints, findings)
@@ -63,18 +64,55 @@ def _member(value: str, allowed: tuple[str, ...], path: Path, findings: Findings
         _refuse(path, message, findings, allowed)
 
 
-def _check_model(model: Model, findings: Findings) -> None:
+def _check_forms(model: Model, findings: Findings) -> None:
     for form in ("modules", "layers"):
         if getattr(model, form) is not None:
             allowed = tuple(f for f in MODEL_FORMS if f != "layers")
             _refuse(("model", form), f"a model given by {form} is not supported in this version", findings, allowed)
-    for index, block in enumerate(model.transformer.blocks if model.transformer else ()):
-        path = ("model", "transformer", "blocks", index, "attention")
-        attention = block.attention
-        if isinstance(attention, LinearAttention):
-            _refuse((*path, "kind"), "linear attention is not supported in this version", findings, ("softmax", "mla"))
-        if isinstance(attention, SoftmaxAttention) and attention.window_tokens is not None:
-            _refuse((*path, "window_tokens"), "attention windows are not supported in this version", findings, (None,))
+
+
+#: Fields of a transformer, of its blocks, attentions and feed-forwards that are not priced yet, with the values that are.
+_MODEL_VALUES: Final[dict[str, tuple[object, ...]]] = {
+    "head_bias": (False,),
+    "embedding_features": (0,),
+    "output_features": (0,),
+}
+_BLOCK_VALUES: Final[dict[str, tuple[object, ...]]] = {"parallel": (False,)}
+_ATTENTION_VALUES: Final[dict[str, dict[str, tuple[object, ...]]]] = {
+    "softmax": {"window_tokens": (None,), "chunk_tokens": (None,), "output_gate": (False,), "sinks": (False,)},
+    "mla": {},
+    "linear": {"kind": ("softmax", "mla")},
+}
+_MLP_VALUES: Final[dict[str, dict[str, tuple[object, ...]]]] = {
+    "dense": {},
+    "moe": {"bias": (False,), "router_bias": (False,)},
+}
+
+
+def check_sizes(asked: Model, transformer: Transformer | None, findings: Findings) -> None:
+    """Note what is not priced in the sizes of a model, where the user gave them or what they come from."""
+    if transformer is None:
+        return
+    form = next(name for name in MODEL_FORMS if getattr(asked, name) is not None)
+
+    def take(part: Spec, values: dict[str, tuple[object, ...]], path: Path) -> None:
+        for key, priced in values.items():
+            value = getattr(part, key)
+            if value not in priced:
+                at = ("model", form, *path, key) if form == "transformer" else ("model", form)
+                where = "" if form == "transformer" else f" (block {path[1]})" if path else ""
+                message = f"{key} {value!r}{where} is not supported in this version"
+                _refuse(at, message, findings, priced if form == "transformer" else None)
+
+    take(transformer, _MODEL_VALUES, ())
+    for index, block in enumerate(transformer.blocks):
+        take(block, _BLOCK_VALUES, ("blocks", index))
+        plain = (block.attention is not None) + (block.mlp is not None)
+        take(block, {"norms": (None, plain)}, ("blocks", index))
+        if block.attention is not None:
+            take(block.attention, _ATTENTION_VALUES[block.attention.kind], ("blocks", index, "attention"))
+        if block.mlp is not None:
+            take(block.mlp, _MLP_VALUES[block.mlp.kind], ("blocks", index, "mlp"))
 
 
 def _check_workload(workload: Workload, findings: Findings) -> None:
