@@ -26,7 +26,7 @@ def complete_fabric(
         kept.append(tier.model_copy(update={"span_devices": span}))
         if span >= devices:
             break
-    return _with_ports(kept, devices_per_node, path, findings)
+    return _with_ports(kept, devices_per_node, given, path, findings)
 
 
 def _check_span(
@@ -45,12 +45,17 @@ def _check_span(
         findings.add(where, "conflict", f"a tier divides a node of {devices_per_node} devices or holds whole nodes")
 
 
-def _with_ports(tiers: list[FabricTier], devices_per_node: int, path: Path, findings: Findings) -> tuple[FabricTier, ...]:
-    """ports_per_node belongs to the first tier that leaves the node: one a device unless given."""
+def _with_ports(
+    tiers: list[FabricTier], devices_per_node: int, given: bool, path: Path, findings: Findings
+) -> tuple[FabricTier, ...]:
+    """ports_per_node belongs to the first tier that leaves the node: one a device unless given.
+
+    Catalogue tiers (given false) lose their ports when the group is too small to need them.
+    """
     leaving = next((i for i, tier in enumerate(tiers) if tier.span_devices > devices_per_node), None)
     result = []
     for index, tier in enumerate(tiers):
-        if tier.ports_per_node is not None and index != leaving:
+        if given and tier.ports_per_node is not None and index != leaving:
             where = (*path, index, "ports_per_node")
             findings.add(where, "conflict", "ports_per_node belongs to the first tier that leaves the node")
         ports = (tier.ports_per_node or devices_per_node) if index == leaving else None
