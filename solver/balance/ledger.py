@@ -129,7 +129,12 @@ class Assembled:
 
 def assemble(model: CostModel, layout: Layout) -> Assembled:
     """Run the stage kernels on one layout: the batch of one."""
-    laid = lay_out(model, layout)
+    return assemble_laid_out(model, lay_out(model, layout))
+
+
+def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
+    """Run the stage kernels on a layout whose tables are there already."""
+    layout = laid.layout
     chains, stages, span = len(laid.chains), layout.pp, layout.pp * layout.vpp
     memory = np.zeros((chains, stages, MEMORY_COLUMNS))
     verdict = SAFE

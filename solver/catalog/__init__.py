@@ -1,4 +1,5 @@
-"""Facts beside the code: devices, model presets and software profiles, one TOML file each, found by listing the folder.
+"""Facts beside the code: devices, model presets, software profiles, published machines, one TOML file each, found by listing the
+folder.
 
 Every number of a file has a source in its [sources] table. Names are looked up exactly, then by alias; an alias that
 several entries share is refused with the candidates.
@@ -60,6 +61,20 @@ class CatalogProfile:
     sources: dict[str, str]
 
 
+@dataclass(frozen=True)
+class CatalogCluster:
+    """A published machine: `match` are texts that name its interconnect, `fabric` the tiers outside the node, `software` the
+    profile that a framework runs on there (by framework name), `scaleup_span_devices` the innermost domain where it is wider than
+    a node."""
+
+    name: str
+    match: tuple[str, ...]
+    fabric: tuple[dict[str, Any], ...]
+    scaleup_span_devices: int | None
+    software: dict[str, str]
+    sources: dict[str, str]
+
+
 def _read_folder(folder: str) -> list[dict[str, Any]]:
     """The parsed TOML files of one folder of the catalogue, ordered by file name."""
     files = [f for f in resources.files(__name__).joinpath(folder).iterdir() if f.name.endswith(".toml")]
@@ -114,6 +129,22 @@ def profiles() -> dict[str, CatalogProfile]:
 
 
 @cache
+def clusters() -> dict[str, CatalogCluster]:
+    """All published machines by name. Treat as read only."""
+    return {
+        data["name"]: CatalogCluster(
+            name=data["name"],
+            match=tuple(data["match"]),
+            fabric=tuple(data["fabric"]),
+            scaleup_span_devices=data.get("scaleup_span_devices"),
+            software=data.get("software", {}),
+            sources=data["sources"],
+        )
+        for data in _read_folder("clusters")
+    }
+
+
+@cache
 def unlisted_node() -> dict[str, Any]:
     """What is assumed of a node whose device is given inline: devices_per_node, host, fabric."""
     return tomllib.loads(resources.files(__name__).joinpath("unlisted_node.toml").read_text(encoding="utf-8"))
@@ -135,10 +166,12 @@ def find_profile(name: str) -> CatalogProfile:
 
 
 __all__ = [
+    "CatalogCluster",
     "CatalogDevice",
     "CatalogModel",
     "CatalogProfile",
     "UnknownName",
+    "clusters",
     "devices",
     "find_device",
     "find_model",

@@ -50,10 +50,14 @@ class LaidOut:
 
 def lay_out(model: CostModel, layout: Layout) -> LaidOut:
     """Arrays of a legal layout; raises InvalidProblem (`not_supported`) for boundaries that would reshard micro-batches."""
+    return lay_out_with(model, layout, *_point_rows(model, layout), _mesh_rows(model, layout))
+
+
+def lay_out_with(model: CostModel, layout: Layout, kinds: np.ndarray, points: np.ndarray, meshes: np.ndarray) -> LaidOut:
+    """Arrays of a legal layout over tables given by the caller, whose rows are (stage, part) in order."""
     stages = layout.stages
     starts = np.cumsum([0, *(len(stage.parts) for stage in stages)])
     chains = _chains(layout)
-    kinds, points = _point_rows(model, layout)
     point_at = np.array([[starts[i] + chain.parts[i] for i in range(len(stages))] for chain in chains], dtype=np.int64)
     strategy = stages[0].strategy
     _check_alike(layout)
@@ -63,7 +67,7 @@ def lay_out(model: CostModel, layout: Layout) -> LaidOut:
         chains=chains,
         kinds=kinds,
         points=points,
-        meshes=_mesh_rows(model, layout),
+        meshes=meshes,
         peers=peer_table(model),
         bounds=_bounds(layout),
         options=_options(model, layout),
@@ -152,19 +156,23 @@ def _point_rows(model: CostModel, layout: Layout) -> tuple[np.ndarray, np.ndarra
     points = np.zeros((len(entries), col.POINT_COLUMNS))
     for group in sorted({entry[0] for entry in entries}):
         rows = [index for index, entry in enumerate(entries) if entry[0] == group]
-        chosen = [entries[index] for index in rows]
-        shapes = Points(
-            tp=np.array([part.size("tp") for _, _, part in chosen]),
-            cp=np.array([part.size("cp") for _, _, part in chosen]),
-            cp_kind=np.array([0 if stage.strategy.cp_kind == "ring" else 1 for _, stage, _ in chosen]),
-            ep=np.array([part.size("ep") for _, _, part in chosen]),
-            etp=np.array([part.size("etp") for _, _, part in chosen]),
-            mbs=np.full(len(chosen), layout.mbs),
-            sp=np.array([int(stage.strategy.sequence_parallel) for _, stage, _ in chosen]),
-            row_tokens=model.scenarios.row_tokens,
-        )
-        kinds[rows], points[rows] = model.point_tables(group, shapes)
+        chosen = [(layout.mbs, entries[index][1], entries[index][2]) for index in rows]
+        kinds[rows], points[rows] = model.point_tables(group, points_of(chosen, model.scenarios.row_tokens))
     return kinds, points
+
+
+def points_of(chosen: list[tuple[int, Stage, Part]], row_tokens: int) -> Points:
+    """Points of (micro-batch size, stage, part), in order."""
+    return Points(
+        tp=np.array([part.size("tp") for _, _, part in chosen]),
+        cp=np.array([part.size("cp") for _, _, part in chosen]),
+        cp_kind=np.array([0 if stage.strategy.cp_kind == "ring" else 1 for _, stage, _ in chosen]),
+        ep=np.array([part.size("ep") for _, _, part in chosen]),
+        etp=np.array([part.size("etp") for _, _, part in chosen]),
+        mbs=np.array([mbs for mbs, _, _ in chosen]),
+        sp=np.array([int(stage.strategy.sequence_parallel) for _, stage, _ in chosen]),
+        row_tokens=row_tokens,
+    )
 
 
 def _mesh_rows(model: CostModel, layout: Layout) -> np.ndarray:

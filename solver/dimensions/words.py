@@ -18,8 +18,11 @@ from solver.problem.problem import Problem
 POLICIES = {"padded": "padded", "packed": "packed_static_cp"}
 
 
-def expand_uniform(problem: Problem, layout: UniformLayout, layers_per_chunk: Sequence[int] | None = None) -> Layout:
-    """The layout that the words stand for; `layers_per_chunk` (virtual stages in pipeline order) defaults to equal counts.
+def expand_uniform(
+    problem: Problem, layout: UniformLayout, layers_per_chunk: Sequence[int] | None = None, replicate: int = 1
+) -> Layout:
+    """The layout that the words stand for; `layers_per_chunk` (virtual stages in pipeline order) defaults to equal counts,
+    `replicate` is the number of copies of a shard group.
 
     Raises `InvalidProblem` when the words do not name enough devices; rules of frameworks are checked elsewhere.
     """
@@ -43,7 +46,7 @@ def expand_uniform(problem: Problem, layout: UniformLayout, layers_per_chunk: Se
             vpp=layout.vpp,
             mbs=layout.mbs,
             zero=row["zero"],
-            replicate=1,
+            replicate=replicate,
             sequence_parallel=layout.sequence_parallel,
             cp_kind=layout.cp_kind,
             offload_optimizer=layout.offload_optimizer,

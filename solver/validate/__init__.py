@@ -1,0 +1,10 @@
+"""Predictions of measured runs, from the columns that a source publishes (DESIGN 3.6)."""
+
+from solver.validate.cases import Case, case_of
+from solver.validate.constants import Constants
+from solver.validate.harness import Harness
+from solver.validate.measured import measured_step
+from solver.validate.refusal import Refused
+from solver.validate.rows import Row, parse_rows
+
+__all__ = ["Case", "Constants", "Harness", "Refused", "Row", "case_of", "measured_step", "parse_rows"]

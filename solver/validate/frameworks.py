@@ -1,0 +1,98 @@
+"""What a row's framework, sharding and precision columns settle: software profile, kernels, types of the states.
+
+One entry per framework family, first match wins (a word of the `framework` column, then of `sharding`). Facts about defaults of a
+framework carry their source; a machine may run its own variant of a profile (`software` in catalog/clusters).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from solver.catalog import UnknownName, find_profile
+from solver.validate.machines import Machine
+from solver.validate.rows import Row
+
+FALLBACK_PROFILE = "megatron-core"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkUse:
+    """`word` begins the framework column; `kernels` and `optimizer` are what the problem document gets."""
+
+    word: str
+    profile: str
+    kernels: dict[str, Any] = field(default_factory=dict)
+    dropout: float = 0.0
+    half_gradients: bool = False
+    """main gradients in the 16-bit type of the run"""
+    embedding_counts_as_layer: bool = False
+    """chunks are cut with embedding and head counted as layers where the layers alone do not divide (DeepSpeed
+    `type:transformer|embedding`, Megatron-Core `account-for-embedding-in-pipeline-split`)"""
+
+
+USES = (
+    FrameworkUse("Megatron-DeepSpeed", "megatron-deepspeed", dropout=0.1, half_gradients=True, embedding_counts_as_layer=True),
+    FrameworkUse("DeepSpeed", "deepspeed", dropout=0.1, half_gradients=True),
+    FrameworkUse("Megatron-LM", "megatron-lm-2021", dropout=0.1),
+    FrameworkUse("Megatron-Bridge", "megatron-bridge", embedding_counts_as_layer=True),
+    FrameworkUse("NeMo", "nemo"),
+    FrameworkUse("Megatron-Core", "megatron-core", embedding_counts_as_layer=True),
+    FrameworkUse("Primus", "megatron-core", embedding_counts_as_layer=True),
+    FrameworkUse("llm-foundry", "llm-foundry"),
+    FrameworkUse("InternEvo", "internevo", kernels={"norm": "eager", "glu": "eager"}, half_gradients=True),
+    FrameworkUse("torchtitan", "torchtitan", kernels={"loss": "vocab_parallel"}),
+    FrameworkUse("PyTorch FSDP", "fms-fsdp", half_gradients=True),
+)
+
+
+def framework_use(row: Row) -> FrameworkUse | None:
+    """The entry of a row's framework; None when it is not known."""
+    text = (row.framework or "").lower()
+    return next((use for use in USES if text.startswith(use.word.lower())), None)
+
+
+def profile_name(row: Row, use: FrameworkUse | None, machine: Machine, notes: list[str]) -> str:
+    """The software profile of a row: the machine's variant, the family's, or the nearest that exists."""
+    name = use.profile if use else FALLBACK_PROFILE
+    if machine.cluster is not None and use is not None:
+        name = machine.cluster.software.get(use.word, name)
+    for candidate in (name, row.framework or ""):
+        try:
+            return find_profile(candidate).name
+        except UnknownName:
+            continue
+    notes.append(f"no software profile for {row.framework}: {FALLBACK_PROFILE} is taken")
+    return FALLBACK_PROFILE
+
+
+def kernels(row: Row, use: FrameworkUse | None) -> dict[str, Any]:
+    """Attention kernel as the row says (unfused without flash), the rest as the framework has it."""
+    chosen: dict[str, Any] = {"attention": "unfused" if row.flash_attn == 0 else "flash"}
+    if use is not None:
+        chosen = {**chosen, **use.kernels}
+        if use.dropout and row.flash_attn == 0:
+            chosen["dropout"] = use.dropout
+    return chosen
+
+
+def precision(row: Row) -> str:
+    """The problem's precision: FP8 recipes are one, `bf16` wins over `fp16` only when it comes first."""
+    text = (row.precision or "bf16").lower()
+    if "fp8" in text:
+        return "fp8"
+    if text.startswith("fp32"):
+        return "fp32"
+    return "fp16" if text.startswith("fp16") else "bf16"
+
+
+def optimizer(row: Row, use: FrameworkUse | None) -> dict[str, Any]:
+    """Types of the optimizer states: fp32 but for gradients that the framework keeps in 16 bits."""
+    text, sharding = (row.precision or "").lower(), (row.sharding or "").lower()
+    half = precision(row) if precision(row) in ("fp16", "bf16") else "bf16"
+    gradient = half if use is not None and use.half_gradients else "fp32"
+    if "fp32 grad" in text or "bf16 optimizer" in sharding or "mp_default" in sharding:
+        gradient = "fp32"
+    if "mp_pure" in sharding:
+        gradient = half
+    return {"name": "adamw", "main_gradient": gradient}

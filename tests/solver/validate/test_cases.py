@@ -1,0 +1,120 @@
+"""Rows as problems and layouts."""
+
+from __future__ import annotations
+
+import pytest
+
+from solver.errors import InvalidProblem
+from solver.evaluate import Evaluator
+from solver.validate import Case, Constants, Harness, Refused, case_of, measured_step, parse_rows
+from tests.solver.validate import sample_rows as samples
+
+KINDS = {
+    "dense": samples.DENSE,
+    "fully_sharded": samples.FULLY_SHARDED,
+    "experts": samples.EXPERTS,
+    "context": samples.CONTEXT,
+    "unfused": samples.UNFUSED,
+    "unlike": samples.UNLIKE,
+}
+
+
+def cases(*changes: dict[str, str]) -> list[Case]:
+    return [case_of(row) for row in parse_rows(samples.document(*changes))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batched_prediction_is_the_evaluation(kind: str) -> None:
+    found = cases(samples.DENSE, KINDS[kind], {**KINDS[kind], "gbs": "128"})
+    seconds = Harness(found).predict()
+    for case, predicted in zip(found, seconds, strict=True):
+        assert predicted == pytest.approx(Evaluator(case.problem).plan(case.layout).prediction.step_time_s, rel=1e-12)
+
+
+def test_blank_cells_mean_what_the_design_says() -> None:
+    (row,) = parse_rows(samples.document(samples.UNFUSED))
+    assert (row.zero_stage, row.sp, row.cp, row.ep, row.flash_attn) == (0, 0, 1, 1, 0)
+    case = case_of(row)
+    assert case.problem.workload.kernels.attention == "unfused"
+    (blank,) = parse_rows(samples.document({"recompute": "see notes", "mbs": "unstated", "vpp": "", "pp": "1", "dp": "4"}))
+    assert (blank.recompute, blank.mbs, blank.vpp) == (None, None, 1)
+
+
+def test_columns_are_overridden_and_blanked() -> None:
+    text = samples.document(samples.DENSE)
+    assert parse_rows(text, {"mbs": "4"})[0].mbs == 4
+    assert parse_rows(text, {"mbs": ""})[0].mbs is None
+    with pytest.raises(InvalidProblem) as caught:
+        parse_rows(text, {"mbsize": "4"})
+    assert caught.value.errors[0].pointer == "/mbsize"
+
+
+def test_cells_of_another_kind_are_named() -> None:
+    with pytest.raises(InvalidProblem) as caught:
+        parse_rows(samples.document({"tp": "two"}, {"gbs": "1.5"}))
+    assert [error.pointer for error in caught.value.errors] == ["/0/tp", "/1/gbs"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (samples.FINE_TUNED, "lora"),
+        (samples.UNSTATED, "mbs, recompute"),
+        ({"gpu": "Abacus-1"}, "Abacus-1"),
+        ({"dp": "3"}, "is not 8 devices"),
+        ({"heads": "13"}, "heads"),
+        ({"seq_len": ""}, "seq_len"),
+    ],
+)
+def test_rows_that_say_too_little_are_refused_with_the_reason(changes: dict[str, str], words: str) -> None:
+    (row,) = parse_rows(samples.document(changes))
+    with pytest.raises(Refused, match=words):
+        case_of(row)
+
+
+def test_measured_columns_ids_and_notes_change_nothing() -> None:
+    loud = {"step_time_s": "99", "peak_mem_gb": "3", "mem_kind": "x", "notes": "eager", "source_id": "other", "status": "oom"}
+    first, second = cases(samples.DENSE, {**loud, "row_id": "another"})
+    assert first.document == second.document
+    assert first.layout == second.layout
+
+
+def test_network_comes_from_the_interconnect_text() -> None:
+    eight_ports = {"gpus": "16", "dp": "4", "interconnect": "4x100 Gb/s Ethernet per node"}
+    case, known, other = cases(eight_ports, {**eight_ports, "interconnect": "Selene"}, {**eight_ports, "interconnect": "x"})
+    network = case.problem.cluster.groups[0].fabric[-1]
+    assert (network.bytes_per_s_per_device, network.ports_per_node) == (6.25e9, 4)
+    assert known.cluster_name == "selene"
+    assert known.problem.cluster.groups[0].fabric[-1].bytes_per_s_per_device == 2.5e10
+    assert any("network not understood" in note for note in other.notes)
+
+
+def test_unlike_devices_are_two_groups() -> None:
+    (case,) = cases(samples.UNLIKE)
+    assert case.devices == ("A100-SXM4-80", "H100-SXM5-80")
+    with pytest.raises(Refused, match="which kind"):
+        cases({**samples.UNLIKE, "gpu": "8x A100 + H100"})
+
+
+def test_constants_of_a_device_touch_its_rows_only() -> None:
+    found = cases(samples.DENSE, {"gpu": "H100"})
+    harness = Harness(found)
+    shipped = harness.predict()
+    slower = harness.predict(Constants(devices={"H100-SXM5-80": {"gemm_efficiency": 0.2}}))
+    assert slower[0] == shipped[0]
+    assert slower[1] > 1.5 * shipped[1]
+    later = harness.predict(Constants(shared={"step_overhead_s": 1.0}), only=[1])
+    assert later[1] > shipped[1] + 0.9
+    assert later[0] != later[0], "left out"
+
+
+def test_measured_seconds_by_column_and_convention() -> None:
+    step, tokens, flops, none = parse_rows(
+        samples.document(samples.DENSE, samples.TOKENS_ONLY, samples.FLOPS_ONLY, samples.OUT_OF_MEMORY)
+    )
+    assert measured_step(step).step_s == 2.5
+    assert measured_step(tokens).step_s == pytest.approx(64 * 2048 / (6000 * 8))
+    products = 24 * (4 * 2048**2 + 2 * 2048 * 8192) + 51200 * 2048
+    per_token = 6 * products + 12 * 24 * 2048 * 2048
+    assert measured_step(flops).step_s == pytest.approx(64 * 2048 * per_token / (120e12 * 8))
+    assert measured_step(none).step_s is None
