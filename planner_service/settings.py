@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     lease_s: float = Field(default=8.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)
 
+    store_max_age_days: float = Field(default=90.0, ge=0)
+    store_max_bytes: int = Field(default=10 * 2**30, ge=0)
+
     evaluation_max_time_s: float = Field(default=60.0, gt=0)
     max_waiting_evaluations: int = Field(default=64, ge=1)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +13,17 @@ from pydantic import BaseModel
 
 import solver
 from planner_service.problems import FieldProblem, Problem
-from planner_service.solver_port import Checked, Document, EvaluationAnswer, OnProgress, SearchAnswer, ShouldStop
+from planner_service.solver_port import (
+    NOTHING_KNOWN,
+    Checked,
+    Document,
+    EvaluationAnswer,
+    OnIncumbent,
+    OnProgress,
+    SearchAnswer,
+    ShouldStop,
+    Start,
+)
 from planner_service.store.records import StoredPlan
 
 PROVEN = ("optimal", "infeasible")
@@ -27,20 +38,43 @@ class RealSolver:
             parsed = solver.parse_problem(problem)
             normal = solver.normalise(parsed)
             return Checked(
-                solver.problem_digest(normal), solver.request_digest(normal), normal.search.time_limit_s, normal.framework.name
+                solver.problem_digest(normal),
+                solver.request_digest(normal),
+                normal.search.time_limit_s,
+                normal.framework.name,
+                model_name(problem.get("model")),
+                near_digest(normal),
+                self.versions(),
             )
+
+    def versions(self) -> str:
+        """Canonical JSON of the solver's versions."""
+        return orjson.dumps(solver.versions(), option=orjson.OPT_SORT_KEYS).decode()
 
     def warm(self) -> None:
         """Loads the kernels; on a fresh machine this compiles them once."""
         solver.warm()
 
-    def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
+    def search(
+        self,
+        problem: Document,
+        should_stop: ShouldStop,
+        on_progress: OnProgress,
+        cancelled: ShouldStop,
+        *,
+        start: Start = NOTHING_KNOWN,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> SearchAnswer:
         """The result text and all plans in it, each with the problem it follows from."""
         with refusals():
+            parsed = solver.parse_problem(problem)
             outcome = solver.search(
-                solver.parse_problem(problem),
+                parsed,
                 should_stop=should_stop,
                 on_progress=lambda progress: on_progress(progress.model_dump(mode="json")),
+                on_incumbent=_layout_documents(on_incumbent),
+                seeds=[layout for layout in map(_layout, (*start.layouts, *start.near)) if layout is not None],
+                known_bound=start.bound,
             )
             result = outcome.result
             if cancelled() and result.stopped_by == "time":
@@ -97,6 +131,43 @@ class RealSolver:
             entry = {"name": name, "versions": rules.versions, "capabilities": rules.capabilities}
             entries.append({**entry, "exports": name in solver.exporter_names()})
         return json_text({"frameworks": entries})
+
+
+def model_name(model: Any) -> str:
+    """What a list of searches calls the model of a problem document: its preset, or the kind of its definition."""
+    if not isinstance(model, Mapping):
+        return ""
+    preset = model.get("preset")
+    if isinstance(preset, str):
+        return preset[:200]
+    config = model.get("hf_config")
+    kind = config.get("model_type") if isinstance(config, Mapping) else None
+    return kind[:200] if isinstance(kind, str) else "custom"
+
+
+def near_digest(problem: solver.Problem) -> str:
+    """Equal for problems with the same model, devices, precision and framework: batch, lengths and node counts may differ."""
+    form = solver.normal_form(problem)
+    workload = {name: form["workload"][name] for name in ("precision", "task", "batching")}
+    devices = sorted((group["device"]["name"], group["devices_per_node"]) for group in form["cluster"]["groups"])
+    near = {"model": form["model"], "workload": workload, "devices": devices, "framework": form["framework"]["name"]}
+    return hashlib.sha256(orjson.dumps(near, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _layout(document: Document) -> solver.Layout | None:
+    """A stored layout; None when these versions do not read it any more."""
+    try:
+        layout = solver.parse_layout(document)
+    except solver.SolverError:
+        return None
+    return layout if isinstance(layout, solver.Layout) else None
+
+
+def _layout_documents(on_incumbent: OnIncumbent | None) -> Callable[[float, Callable[[], solver.Layout]], None] | None:
+    """The same callback for layouts instead of documents."""
+    if on_incumbent is None:
+        return None
+    return lambda value, make: on_incumbent(value, lambda: make().model_dump(mode="json"))
 
 
 @contextmanager

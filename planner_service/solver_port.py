@@ -16,17 +16,39 @@ from planner_service.store.records import StoredPlan
 Document = dict[str, Any]
 ShouldStop = Callable[[], bool]
 OnProgress = Callable[[Document], None]
+Incumbent = Callable[[], Document]
+OnIncumbent = Callable[[float, Incumbent], None]
+"""told the value of each new incumbent and how to get its layout, which is only made when somebody wants it"""
 DEFAULT_SOLVER = "planner_service.solver_adapter:RealSolver"
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A problem that the solver accepts, and its two digests."""
+    """A problem that the solver accepts, and its two digests.
+
+    `near_digest` is equal for problems whose answers are worth trying on each other; `versions` (of solver, cost model and
+    data, a JSON text) belongs to every cache key; `model` is what a list of searches calls the model.
+    """
 
     problem_digest: str
     request_digest: str
     time_limit_s: float | None
     framework: str
+    model: str = ""
+    near_digest: str | None = None
+    versions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a search may begin with: layouts found for this very problem, layouts of near ones, and a bound proven for it."""
+
+    layouts: tuple[Document, ...] = ()
+    near: tuple[Document, ...] = ()
+    bound: float | None = None
+
+
+NOTHING_KNOWN = Start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +79,21 @@ class SolverPort(Protocol):
         """Gets ready to search, so that no search pays for it."""
         ...
 
-    def search(self, problem: Document, should_stop: ShouldStop, on_progress: OnProgress, cancelled: ShouldStop) -> SearchAnswer:
-        """Searches until proven or told to stop."""
+    def versions(self) -> str:
+        """Versions of solver, cost model and data, as in `Checked`."""
+        ...
+
+    def search(
+        self,
+        problem: Document,
+        should_stop: ShouldStop,
+        on_progress: OnProgress,
+        cancelled: ShouldStop,
+        *,
+        start: Start = NOTHING_KNOWN,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> SearchAnswer:
+        """Searches until proven or told to stop. `start` changes what is known at its beginning, not a proven answer."""
         ...
 
     def evaluate(self, problem: Document, layout: Document) -> EvaluationAnswer:

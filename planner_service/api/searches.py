@@ -20,7 +20,7 @@ from planner_service.problems import Problem
 from planner_service.services import Services, services_of
 from planner_service.states import TERMINAL, State
 from planner_service.store.identifiers import is_search_id
-from planner_service.store.records import SearchRecord
+from planner_service.store.records import Filters, NewSearch, SearchRecord
 from planner_service.store.searches import QueueFull
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"])
@@ -59,7 +59,7 @@ async def list_searches(
 ) -> Response:
     """Searches, newest first, without their results; `next` is the cursor of the following page."""
     store = services_of(request).searches
-    found = await to_thread.run_sync(store.page, limit + 1, decode_cursor(cursor) if cursor else None, state)
+    found = await to_thread.run_sync(store.page, limit + 1, decode_cursor(cursor) if cursor else None, Filters(state))
     page = found[:limit]
     following = encode_cursor(page[-1]) if len(found) > limit else None
     items = json_array(search_document(search, with_result=False).decode() for search in page)
@@ -94,7 +94,16 @@ def _submit(services: Services, problem: dict[str, object]) -> SearchRecord:
     checked = services.solver.check(problem)
     document = orjson.dumps(problem).decode()
     try:
-        return services.searches.submit(document, checked.problem_digest, checked.request_digest).search
+        new = NewSearch(
+            document,
+            checked.problem_digest,
+            checked.request_digest,
+            model=checked.model,
+            framework=checked.framework,
+            near_digest=checked.near_digest,
+            versions=checked.versions,
+        )
+        return services.searches.submit(new).search
     except QueueFull:
         detail = f"{services.settings.max_queued_searches} searches are waiting already."
         raise Problem(429, "queue_full", detail, headers={"Retry-After": "10"}) from None

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from planner_service.jobs.child_messages import decode, encode, evaluation_document, search_document
+from planner_service.jobs.child_messages import decode, encode, evaluation_document, search_document, start_of
 from planner_service.problems import Problem
-from planner_service.solver_port import SolverPort, load_solver
+from planner_service.solver_port import Incumbent, SolverPort, load_solver
 from planner_service.store.records import StoredPlan
 
 PROGRESS_INTERVAL_S = 0.2
@@ -70,7 +70,6 @@ class Outbox:
 
     def __init__(self, target: BinaryIO) -> None:
         self._target = target
-        self._last_progress_s = 0.0
         self._lock = threading.Lock()
 
     def send(self, message: dict[str, Any]) -> None:
@@ -79,12 +78,34 @@ class Outbox:
             self._target.write(encode(message))
             self._target.flush()
 
+
+class ProgressReports:
+    """What a search tells: the newest progress five times a second, and the last one; a new incumbent with its layout."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._sent_s = -PROGRESS_INTERVAL_S
+        self._waiting: dict[str, Any] | None = None
+        self._layout: Incumbent | None = None
+
+    def incumbent(self, _value: float, layout: Incumbent) -> None:
+        """The next progress tells of a better layout."""
+        self._layout = layout
+
     def progress(self, document: dict[str, Any]) -> None:
-        """The newest progress, unless one was sent a moment ago."""
-        now_s = time.monotonic()
-        if now_s - self._last_progress_s >= PROGRESS_INTERVAL_S:
-            self._last_progress_s = now_s
-            self.send({"progress": document})
+        """The newest progress; it waits if one was sent a moment ago."""
+        self._waiting = document
+        if time.monotonic() - self._sent_s >= PROGRESS_INTERVAL_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what waits."""
+        if self._waiting is None:
+            return
+        layout = None if self._layout is None else self._layout()
+        self._outbox.send({"progress": self._waiting, "layout": layout})
+        self._waiting = self._layout = None
+        self._sent_s = time.monotonic()
 
 
 def run_search(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
@@ -101,7 +122,16 @@ def run_search(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Ou
     def should_stop() -> bool:
         return inbox.cancelled.is_set() or time.monotonic() >= end_s
 
-    answer = solver.search(job["problem"], should_stop, outbox.progress, inbox.cancelled.is_set)
+    reports = ProgressReports(outbox)
+    answer = solver.search(
+        job["problem"],
+        should_stop,
+        reports.progress,
+        inbox.cancelled.is_set,
+        start=start_of(job["start"]),
+        on_incumbent=reports.incumbent,
+    )
+    reports.flush()
     return search_document(answer)
 
 

@@ -1,8 +1,9 @@
 """Messages between the service and its child processes: one JSON object a line, nothing is ever unpickled.
 
 To the child: a job (`{"kind": "search" | "evaluate" | "export", ...}`), and during a search perhaps `{"kind": "cancel"}`.
-End of input means that the parent is gone. From the child: `{"time_limit_s": x}` and `{"progress": {...}}` of a search,
-and for each job one of `{"answer": {...}}` and `{"problem": {...}}`.
+End of input means that the parent is gone. From the child: `{"time_limit_s": x}` and `{"progress": {...}, "layout": {...}}` of
+a search (the layout only with the progress that first tells its value), and for each job one of `{"answer": {...}}` and
+`{"problem": {...}}`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from planner_service.solver_port import EvaluationAnswer, SearchAnswer
-from planner_service.store.records import StoredPlan
+from planner_service.solver_port import EvaluationAnswer, SearchAnswer, Start
+from planner_service.store.records import Claim, StoredPlan
 
 MAX_MESSAGE_BYTES = 256 * 2**20
 
@@ -33,6 +34,20 @@ def decode(line: bytes) -> dict[str, Any]:
 def plan_document(plan: StoredPlan | None) -> dict[str, str] | None:
     """A stored plan as JSON."""
     return asdict(plan) if plan else None
+
+
+def start_document(claim: Claim) -> dict[str, Any]:
+    """What is known at the start of a claimed search, as JSON."""
+    known = claim.checkpoint
+    layouts = [orjson.loads(known.layout)] if known is not None and known.layout is not None else []
+    plans = [(orjson.loads(result) or {}).get("plan") for result in claim.neighbours]
+    near = [plan["layout"] for plan in plans if isinstance(plan, dict) and "layout" in plan]
+    return {"layouts": layouts, "near": near, "bound": known.bound if known is not None else None}
+
+
+def start_of(document: dict[str, Any]) -> Start:
+    """The inverse of `start_document`."""
+    return Start(tuple(document["layouts"]), tuple(document["near"]), document["bound"])
 
 
 def search_document(answer: SearchAnswer) -> dict[str, Any]:

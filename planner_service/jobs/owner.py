@@ -11,9 +11,13 @@ from pathlib import Path
 
 
 def machine_name() -> str:
-    """Eight hex digits that stand for this machine since its start (another start, another name)."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
+    """Eight hex digits that stand for this machine since its start (another start, another name).
+
+    Containers with their own process numbers are machines of their own.
+    """
+    boot, space = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     text = platform.node() + (boot.read_text() if boot.exists() else "")
+    text += str(space.readlink()) if space.is_symlink() else ""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -30,6 +30,13 @@ class ChildEnded(Exception):
         self.return_code = return_code
 
     @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        if self.return_code is None or self.return_code >= 0:
+            return f"its process ended with exit code {self.return_code}"
+        return f"its process was killed by signal {-self.return_code} ({signal.Signals(-self.return_code).name})"
+
+    @property
     def hit_cpu_limit(self) -> bool:
         """Whether the kernel ended it for using too much processor time."""
         return self.return_code == -signal.SIGXCPU

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from sqlalchemy.exc import SQLAlchemyError
 
-from planner_service.jobs.child_messages import search_answer
+from planner_service.jobs.best import Best, known_before
+from planner_service.jobs.child_messages import search_answer, start_document
 from planner_service.jobs.owner import dead_owners, new_owner
 from planner_service.jobs.process import ChildEnded, ChildLimits, ChildProcess
 from planner_service.problems import Problem
@@ -23,6 +25,8 @@ from planner_service.store.records import Claim
 LOG = logging.getLogger("planner.jobs")
 IDLE_POLL_S = 0.5
 CHILD_POLL_S = 0.05
+CANCEL_POLL_S = 0.25
+"""how often a running search is looked up for a cancellation that another process took"""
 
 
 @dataclass(slots=True)
@@ -32,8 +36,10 @@ class _Run:
     leases: LeaseStore
     claim: Claim
     kill_at_s: float
-    progress: str | None = None
+    best: Best
+    held_until_s: float
     next_beat_s: float = 0.0
+    next_look_s: float = 0.0
     seen_cancels: int = 0
     cancel_at_s: float | None = None
 
@@ -57,10 +63,14 @@ class Runner:
 
     def start(self) -> None:
         """Frees the searches of dead servers on this machine and starts the slots."""
-        leases = self._leases_of(self._owner)
-        leases.expire(dead_owners(leases.owners()))
+        self.free_searches_of_the_dead()
         for thread in self._threads:
             thread.start()
+
+    def free_searches_of_the_dead(self) -> None:
+        """Ends the leases of owners on this machine whose process is gone."""
+        leases = self._leases_of(self._owner)
+        leases.expire(dead_owners(leases.owners()))
 
     def stop(self) -> None:
         """Kills the children, puts their searches back into the queue, and ends the slots."""
@@ -113,9 +123,11 @@ class Runner:
         problem = orjson.loads(claim.document)
         limit_s = self._settings.search_max_time_s
         limits = ChildLimits(self._settings.search_max_memory_bytes, self._settings.search_max_cpu_s)
-        run = _Run(leases, claim, kill_at_s=time.monotonic() + limit_s + self._settings.search_kill_grace_s)
+        kill_at_s = time.monotonic() + limit_s + self._settings.search_kill_grace_s
+        held_until_s = time.monotonic() + self._settings.lease_s
+        run = _Run(leases, claim, kill_at_s, known_before(claim.progress, claim.checkpoint), held_until_s)
         with ChildProcess(self._solver_name, limits) as child:
-            child.send({"kind": "search", "problem": problem, "max_time_s": limit_s})
+            child.send({"kind": "search", "problem": problem, "max_time_s": limit_s, "start": start_document(claim)})
             try:
                 self._follow(child, run)
             except ChildEnded as ended:
@@ -134,10 +146,23 @@ class Runner:
             if not self._tick(child, run):
                 return
 
+    def _insist(self, write: Callable[[], object]) -> None:
+        """Writes an end, again while the database does not answer: as long as the lease may still be ours."""
+        give_up_s = time.monotonic() + self._settings.lease_s
+        while True:
+            try:
+                write()
+                return
+            except SQLAlchemyError:
+                if time.monotonic() >= give_up_s:
+                    raise
+                LOG.exception("an end could not be stored and is tried again")
+                time.sleep(IDLE_POLL_S)
+
     def _is_end(self, message: dict[str, Any], run: _Run) -> bool:
         """Takes note of progress and of the time limit; anything else is the end."""
         if "progress" in message:
-            run.progress = orjson.dumps(message["progress"]).decode()
+            run.best.learn(message["progress"], message["layout"])
         elif "time_limit_s" in message:
             run.kill_at_s = time.monotonic() + message["time_limit_s"] + self._settings.search_kill_grace_s
         else:
@@ -148,49 +173,75 @@ class Runner:
         """Heartbeat and deadlines; False when the search is over."""
         now_s = time.monotonic()
         if run.cancel_at_s is not None and now_s >= run.cancel_at_s:
-            run.leases.cancelled(run.claim.id, None, (), run.progress)
+            run.leases.cancelled(run.claim.id, None, (), run.best.text)
             return False
         if now_s >= run.kill_at_s:
             problem = Problem(422, "time_limit", "The search did not stop at its time limit and was ended.")
-            run.leases.fail(run.claim.id, problem.text(), run.progress)
+            run.leases.fail(run.claim.id, problem.text(), run.best.text)
             return False
-        if now_s < run.next_beat_s and run.seen_cancels == self._cancels:
+        if not self._is_due(run, now_s):
             return True
         run.seen_cancels = self._cancels
         run.next_beat_s = now_s + self._settings.heartbeat_s
-        beat = run.leases.beat(run.claim.id, run.progress)
+        try:
+            beat = self._beat(run)
+        except SQLAlchemyError:
+            LOG.exception("search %s: a heartbeat failed", run.claim.id)
+            return now_s < run.held_until_s
+        run.held_until_s = now_s + self._settings.lease_s
         if beat is Beat.CANCEL and run.cancel_at_s is None:
             run.cancel_at_s = now_s + self._settings.cancel_grace_s
             child.send({"kind": "cancel"})
         return beat is not Beat.LOST
 
+    def _is_due(self, run: _Run, now_s: float) -> bool:
+        """Whether it is time for a heartbeat: by the clock, or because somebody cancelled a search."""
+        if now_s >= run.next_beat_s or run.seen_cancels != self._cancels:
+            return True
+        if now_s < run.next_look_s or run.cancel_at_s is not None:
+            return False
+        run.next_look_s = now_s + CANCEL_POLL_S
+        try:
+            return run.leases.cancel_wanted(run.claim.id)
+        except SQLAlchemyError:
+            return False
+
+    def _beat(self, run: _Run) -> Beat:
+        """Renews the lease; stores what is new together with what it rests on."""
+        if run.best.stored:
+            return run.leases.beat(run.claim.id, None)
+        beat = run.leases.beat(run.claim.id, run.best.text, run.best.checkpoint, run.best.improved)
+        run.best.mark_stored()
+        return beat
+
     def _store_end(self, message: dict[str, Any], run: _Run) -> None:
         """Stores what the child said last."""
         search_id = run.claim.id
         if "problem" in message:
-            run.leases.fail(search_id, orjson.dumps(message["problem"]).decode(), run.progress)
+            error = orjson.dumps(message["problem"]).decode()
+            self._insist(lambda: run.leases.fail(search_id, error, run.best.text))
             return
         answer = search_answer(message["answer"])
         if run.cancel_at_s is not None and not answer.proven:
-            run.leases.cancelled(search_id, answer.result, answer.plans, run.progress)
+            self._insist(lambda: run.leases.cancelled(search_id, answer.result, answer.plans, run.best.text))
         else:
-            run.leases.finish(search_id, answer.result, answer.proven, answer.plans, run.progress)
+            self._insist(lambda: run.leases.finish(search_id, answer.result, answer.proven, answer.plans, run.best.text))
 
     def _child_ended(self, ended: ChildEnded, run: _Run) -> None:
         """The child died without an answer: tried again while attempts are left, unless the reason would not go away."""
         search_id = run.claim.id
         LOG.warning("search %s: %s (attempt %d)", search_id, ended, run.claim.attempts)
         if run.cancel_at_s is not None:
-            run.leases.cancelled(search_id, None, (), run.progress)
+            run.leases.cancelled(search_id, None, (), run.best.text)
         elif ended.hit_cpu_limit:
             problem = Problem(
                 422, "cpu_limit", f"The search used more than {self._settings.search_max_cpu_s} s of processor time."
             )
-            run.leases.fail(search_id, problem.text(), run.progress)
+            run.leases.fail(search_id, problem.text(), run.best.text)
         elif run.claim.attempts >= self._settings.search_max_attempts:
-            run.leases.fail(search_id, self._poisoned().text(), run.progress, Event.POISON)
+            run.leases.fail(search_id, self._poisoned().text(), run.best.text, Event.POISON, ended.ending)
         else:
-            run.leases.release(search_id, refund=False)
+            run.leases.release(search_id, refund=False, ending=ended.ending)
 
     def _poisoned(self) -> Problem:
         """The error of a search that took its process with it every time."""

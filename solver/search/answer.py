@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from solver.evaluate import Evaluator
 from solver.exporters import expressible_in
+from solver.layout import Layout
 from solver.plan import (
     Alternative,
     Cells,
@@ -27,6 +29,7 @@ from solver.search.driver import Found, SearchState
 from solver.search.framework_gap import framework_gap
 from solver.search.proof import proof_steps
 from solver.search.relax import Relaxer
+from solver.search.seeds import Known, OnIncumbent, Seed, known_at_start
 from solver.search.session import Session, open_session
 from solver.search.space import Stopped
 
@@ -49,34 +52,65 @@ def search(
     *,
     should_stop: Callable[[], bool] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_incumbent: OnIncumbent | None = None,
+    seeds: Sequence[Layout] = (),
+    known_bound: float | None = None,
 ) -> Outcome:
     """Best plan of a problem with its certificate; raises InvalidProblem for what is refused or too large.
 
     `problem` may be as parsed: pointers of relaxations then follow the user's order of groups. `should_stop` is asked between
-    blocks of cells; `on_progress` gets closed and all cells, incumbent, bound and gap.
+    blocks of cells; `on_progress` gets closed and all cells, incumbent, bound and gap; `on_incumbent`, before the progress that
+    tells it, the value of each new incumbent and a call that makes its layout. `seeds` (layouts of this or near problems) and
+    `known_bound` (proven before for this problem, by the same versions) are what the search begins with: see `seeds`.
     """
     stop = should_stop or (lambda: False)
     normal = normalise(problem)
+    known = known_at_start(Evaluator(normal), seeds, known_bound) if seeds else Known(bound=known_bound)
     try:
         session = open_session(normal, stop)
     except Stopped:
-        return Outcome(result=_nothing(normal), plans={}, problems={})
-    state = session.run(stop, on_progress or (lambda progress: None))
+        return _nothing(normal, known)
+    tell = known.telling(on_progress or (lambda progress: None))
+    tell_incumbent = known.telling_incumbents(on_incumbent or (lambda value, layout: None))
+    if known != Known():
+        tell(Progress(done=0, total=session.space.leaves, incumbent=None, bound=None, gap=None))
+    state = session.run(stop, tell, tell_incumbent)
+    if state.stopped_by == "time":
+        if known.bound is not None and not normal.search.proof:
+            state.lower_bound = max(state.lower_bound, min(known.bound, state.best.value if state.best else np.inf))
+        if known.seed is not None and (state.best is None or known.seed.value < state.best.value):
+            return _with_seed(session, state, known.seed, stop)
     if state.best is None:
         return _without_plan(problem, session, state, stop)
     return _with_plan(session, state, stop)
 
 
-def _nothing(problem: Problem) -> Result:
-    """Stopped while the space was still being laid out: no plan, no bound, nothing counted."""
+def _nothing(problem: Problem, known: Known) -> Outcome:
+    """Stopped while the space was still being laid out: nothing counted, no more than what was known before."""
     framework = FrameworkName(name=problem.framework.name, version=problem.framework.version)
+    cost = problem.objective.kind == "cost"
+    seed = known.seed
+    bound = known.bound if seed is None else min(known.bound or 0.0, seed.value)
     certificate = Certificate(
-        lower_bound_s=None,
-        gap=None,
+        lower_bound_s=None if cost else bound,
+        gap=None if seed is None or bound is None else (seed.value - bound) / seed.value,
         cells=Cells(total=0, bound=0, infeasible=0, evaluated=0, open=0),
         space=Space(dimensions={}, framework=framework, count=0),
     )
-    return Result(status="unknown", certificate=certificate, stopped_by="time", reproducible=False)
+    if seed is None:
+        result = Result(status="unknown", certificate=certificate, stopped_by="time", reproducible=False)
+        return Outcome(result=result, plans={}, problems={})
+    result = Result(
+        status="feasible",
+        plan=seed.plan,
+        alternatives=(),
+        pareto=Pareto(partial=True, points=()),
+        certificate=certificate,
+        explanation=explain(seed.plan, None),
+        stopped_by="time",
+        reproducible=False,
+    )
+    return Outcome(result=result, plans={seed.plan.id: seed.plan}, problems={seed.plan.id: problem})
 
 
 def _with_plan(session: Session, state: SearchState, stop: Callable[[], bool]) -> Outcome:
@@ -104,6 +138,28 @@ def _with_plan(session: Session, state: SearchState, stop: Callable[[], bool]) -
         ),
         stopped_by="proof" if proven else state.stopped_by,
         reproducible=state.stopped_by != "time",
+    )
+    return Outcome(result=result, plans=plans, problems=dict.fromkeys(plans, session.problem))
+
+
+def _with_seed(session: Session, state: SearchState, seed: Seed, stop: Callable[[], bool]) -> Outcome:
+    """Stopped by the clock before anything as good as the seed was found: the seed is the plan."""
+    state.lower_bound = min(state.lower_bound, seed.value)
+    gap = max(0.0, (seed.value - state.lower_bound) / seed.value)
+    plans = {seed.plan.id: seed.plan}
+    certified = [session.certified_plan(found) for found in state.pool[: session.problem.search.alternatives]]
+    others = [plan for plan in certified if plan.id != seed.plan.id]
+    alternatives = tuple(_alternative(seed.plan, plan, plans) for plan in others)
+    proven = gap <= OPTIMAL_GAP
+    result = Result(
+        status="optimal" if proven else "feasible",
+        plan=seed.plan,
+        alternatives=alternatives,
+        pareto=_pareto(session, state, plans),
+        certificate=_certificate(session, state, gap),
+        explanation=(*explain(seed.plan, others[0] if others else None), *time_to_finish(session.problem, seed.plan)),
+        stopped_by="proof" if proven else state.stopped_by,
+        reproducible=False,
     )
     return Outcome(result=result, plans=plans, problems=dict.fromkeys(plans, session.problem))
 

@@ -90,6 +90,7 @@ class Driver:
         should_stop: Callable[[], bool],
         on_progress: Callable[[Progress], None],
         keep_proof: bool,
+        on_incumbent: Callable[[Found], None],
     ) -> None:
         self.model = model
         self.grid = grid
@@ -99,6 +100,8 @@ class Driver:
         self.should_stop = should_stop
         self.on_progress = on_progress
         self.keep_proof = keep_proof
+        self.on_incumbent = on_incumbent
+        self.told: Found | None = None
         self.state = SearchState(tally=Tally())
         search = model.problem.search
         self.target_gap = search.target_gap
@@ -342,5 +345,8 @@ class Driver:
         value = best.value if best else None
         lowest = min(bound, value) if value is not None else (bound if np.isfinite(bound) else None)
         gap = (value - lowest) / value if value and lowest is not None else None
+        if best is not None and best is not self.told:
+            self.told = best
+            self.on_incumbent(best)
         done = self._closed() + frontier.leaves_at_least(self._cutoff())
         self.on_progress(Progress(done=done, total=self.space.leaves, incumbent=value, bound=lowest, gap=gap))

@@ -38,8 +38,17 @@ class Session:
     def model(self) -> CostModel:
         return self.evaluator.model
 
-    def run(self, should_stop: Callable[[], bool], on_progress: Callable[[Progress], None]) -> SearchState:
-        """Search the stated space."""
+    def run(
+        self,
+        should_stop: Callable[[], bool],
+        on_progress: Callable[[Progress], None],
+        on_incumbent: Callable[[float, Callable[[], Layout]], None] = lambda value, layout: None,
+    ) -> SearchState:
+        """Search the stated space; `on_incumbent` gets each new best value, and its layout when it asks."""
+
+        def tell(found: Found) -> None:
+            on_incumbent(found.value, lambda: self.layout(found))
+
         driver = Driver(
             self.model,
             self.grid,
@@ -49,6 +58,7 @@ class Session:
             should_stop=should_stop,
             on_progress=on_progress,
             keep_proof=self.problem.search.proof,
+            on_incumbent=tell,
         )
         return driver.run()
 

@@ -15,7 +15,7 @@ from planner_service.store.engine import open_engine, reading, writing
 from planner_service.store.leases import Beat, LeaseStore
 from planner_service.store.migrate import current_revision, downgrade, head_revision, upgrade
 from planner_service.store.plans import PlanStore
-from planner_service.store.records import StoredPlan
+from planner_service.store.records import Filters, NewSearch, StoredPlan
 from planner_service.store.searches import QueueFull, SearchStore
 from planner_service.store.tables import metadata, searches
 from tests.service.postgres import database_url, postgres_server
@@ -64,9 +64,9 @@ def leases(engine, clock):
     return lambda owner="a": LeaseStore(engine, owner, 10.0, 3, clock)
 
 
-def submit(store, name="1", problem=None):
+def submit(store, name="1", problem=None, **more):
     """A search whose digests are made of the name."""
-    return store.submit(f'{{"n":"{name}"}}', (problem or name).rjust(64, "p"), name.rjust(64, "r"))
+    return store.submit(NewSearch(f'{{"n":"{name}"}}', (problem or name).rjust(64, "p"), name.rjust(64, "r"), **more))
 
 
 def test_migrations_make_exactly_the_tables(engine):
@@ -163,10 +163,8 @@ def test_sixteen_clients_at_once_make_one_search(store):
 def test_the_index_allows_one_answering_search(engine, store):
     """Even SQL from elsewhere cannot make a second one."""
     first = submit(store).search
-    copy = "INSERT INTO searches SELECT :new, state, problem_digest, request_digest, document, created_at_us, finished_at_us, "
-    copy += (
-        "progress, result, proven, error, attempts, cancel_requested, lease_owner, lease_expires_us FROM searches WHERE id = :old"
-    )
+    names = [column.name for column in searches.columns if column.name != "id"]
+    copy = f"INSERT INTO searches (id, {', '.join(names)}) SELECT :new, {', '.join(names)} FROM searches WHERE id = :old"
     with pytest.raises(IntegrityError), writing(engine) as connection:
         connection.execute(text(copy), {"new": "X" * 26, "old": first.id})
 
@@ -352,7 +350,7 @@ def test_pages(store, clock):
         seen += [search.id for search in page]
         before = (page[-1].created_at_us, page[-1].id)
     assert seen == [ids[-1], *sorted(ids[:-1], reverse=True)]
-    assert store.page(10, state=State.DONE) == []
+    assert store.page(10, filters=Filters(state=State.DONE)) == []
 
 
 def test_states_are_checked_by_the_database(engine, store):

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from planner_service.problems import FieldProblem, Problem
-from planner_service.solver_port import Checked, EvaluationAnswer, SearchAnswer
+from planner_service.solver_port import NOTHING_KNOWN, Checked, EvaluationAnswer, SearchAnswer
 from planner_service.store.records import StoredPlan
 from tests.service.sample_documents import plan_document, result_document
 
@@ -41,12 +41,17 @@ class FakeSolver:
             raise Problem(422, "invalid_problem", "not valid", errors)
         search = problem.get("search", {})
         without = {key: value for key, value in problem.items() if key != "search"}
-        return Checked(digest(without), digest(problem), search.get("time_limit_s", 60.0), "any")
+        near = digest({key: without[key] for key in ("model", "cluster")})
+        limit_s = search.get("time_limit_s", 60.0)
+        return Checked(digest(without), digest(problem), limit_s, "any", "x", near, self.versions())
+
+    def versions(self):
+        return os.environ.get("FAKE_SOLVER_VERSIONS", '{"solver":"fake"}')
 
     def warm(self):
         pass
 
-    def search(self, problem, should_stop, on_progress, cancelled):
+    def search(self, problem, should_stop, on_progress, cancelled, *, start=NOTHING_KNOWN, on_incumbent=None):
         behaviour = problem.get("behaviour", {})
         _count(behaviour)
         if behaviour.get("crash"):

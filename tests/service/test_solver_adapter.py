@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import subprocess
 import sys
@@ -88,7 +89,9 @@ def test_import_hf_config(solver):
     document = orjson.loads(solver.import_hf_config(LLAMA))
     assert document["kind"] == "hf-config"
     imported = solver.check({**PROBLEM, "model": document["model"]})
-    assert imported == solver.check({**PROBLEM, "model": {"hf_config": LLAMA}})
+    direct = solver.check({**PROBLEM, "model": {"hf_config": LLAMA}})
+    assert (imported.model, direct.model) == ("custom", "llama")
+    assert imported == dataclasses.replace(direct, model="custom")
     with pytest.raises(Problem):
         solver.import_hf_config({})
 
