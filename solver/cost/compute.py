@@ -1,55 +1,78 @@
 """Seconds of single operators on one device, from their shapes. Arrays in, arrays out.
 
-GEMM form and constants: a rate with K half-depth and softened wave quantisation over tile shapes, joined with the bytes bound by
-a soft maximum (fit on published A100/H100/V100 microbenchmarks and runs; see the README's accuracy table).
+GEMM form: a rate with K half-depth and softened wave quantisation over tile shapes, joined with the bytes bound by a soft
+maximum. Rates are in the device files, with the published microbenchmark or fit each comes from.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
+from solver.cost.gemm_kernels import product_seconds
+from solver.cost.shared import SharedConstants
 from solver.problem import DeviceSpec
 from solver.units import Dtype
 
-TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.82), (64, 64, 0.66))
-"""(rows, columns, rate relative to the largest tile)."""
-WAVE_EXPONENT = 0.32
-"""cuBLAS softens wave quantisation; the utilisation of the last wave enters with this exponent."""
-SOFT_MAXIMUM = 4.0
-ATTENTION_RAMP_TOKENS = 400.0
-"""Flash attention reaches its rate as 1 / (1 + 400 / s): attention work of a document is s^2 + 400 s."""
+TILES: Final = np.array([[256.0, 128.0, 1.0], [128.0, 128.0, 0.95], [128.0, 64.0, 0.82], [64.0, 64.0, 0.66]])
+"""rows, columns, rate relative to the largest tile"""
+SPLITS: Final = np.array([[1.0, 1.0], [2.0, 0.9], [4.0, 0.9]])
+"""parts the depth is split into, rate relative to no split"""
 
 
 class DeviceCosts:
-    """Rates of one device at one precision."""
+    """Rates of one device at one precision; with `fp8` the products of linear layers run in 8 bits, the rest in 16."""
 
-    def __init__(self, device: DeviceSpec, precision: Dtype, kernel_overhead_s: float) -> None:
+    def __init__(self, device: DeviceSpec, precision: Dtype, kernel_overhead_s: float, shared: SharedConstants) -> None:
         rates = device.rates
         peak = device.peak_flops_per_s
-        self.peak_flops_per_s = peak[precision]
-        self.gemm_flops_per_s = self.peak_flops_per_s * rates.gemm_efficiency
+        self.narrow = precision == "fp8"
+        wide: Dtype = ("bf16" if "bf16" in peak else "fp16") if self.narrow else precision
+        self.wide_flops_per_s = peak[wide] * rates.gemm_efficiency
+        self.narrow_flops_per_s = peak[precision] * (rates.fp8_gemm_efficiency if self.narrow else rates.gemm_efficiency)
+        self.grouped_ratio = rates.grouped_gemm_ratio
         self.half_depth = rates.gemm_half_depth
+        self.wave_exponent = shared.wave_exponent
         self.bytes_per_s = device.memory_bytes_per_s * rates.memory_efficiency
         self.processors = float(device.streaming_multiprocessors)
-        self.attention_forward_flops_per_s = self.peak_flops_per_s * rates.attention_forward_efficiency
+        self.attention_forward_flops_per_s = peak[wide] * rates.attention_forward_efficiency
         self.attention_backward_flops_per_s = self.attention_forward_flops_per_s * rates.attention_backward_ratio
         self.kernel_overhead_s = kernel_overhead_s
         self.element_bytes = 4.0 if precision == "fp32" else 2.0
 
-    def gemm_s(self, m: np.ndarray, n: np.ndarray, k: np.ndarray | float, batch: np.ndarray | float = 1.0) -> np.ndarray:
-        """Seconds of `batch` products of [m, k] x [k, n]."""
-        m, n, k, batch = (np.maximum(np.asarray(value, dtype=np.float64), 1.0) for value in (m, n, k, batch))
-        rate = np.zeros(np.broadcast(m, n, k, batch).shape)
-        for rows, columns, relative in TILES:
-            tiles = np.ceil(m / rows) * np.ceil(n / columns) * batch
-            waves = np.ceil(tiles / self.processors)
-            filled = m * n * batch / (waves * self.processors * rows * columns)
-            rate = np.maximum(rate, filled**WAVE_EXPONENT * relative)
-        rate = rate * k / (k + self.half_depth)
-        compute = 2.0 * m * n * k * batch / (self.gemm_flops_per_s * rate)
-        memory = self.element_bytes * (m * k + k * n + m * n) * batch / self.bytes_per_s
-        joined: np.ndarray = (compute**SOFT_MAXIMUM + memory**SOFT_MAXIMUM) ** (1.0 / SOFT_MAXIMUM) + self.kernel_overhead_s
-        return joined
+    def gemm_s(
+        self,
+        m: np.ndarray,
+        n: np.ndarray,
+        k: np.ndarray | float,
+        batch: np.ndarray | float = 1.0,
+        *,
+        narrow: bool = False,
+        grouped: bool = False,
+    ) -> np.ndarray:
+        """Seconds of `batch` products of [m, k] x [k, n]; `narrow` ones in 8 bits where the device runs so."""
+        m, n, k, batch = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (m, n, k, batch)))
+        out = np.empty(m.shape)
+        narrow = narrow and self.narrow
+        product_seconds(
+            m,
+            n,
+            k,
+            batch,
+            TILES,
+            SPLITS,
+            self.processors,
+            self.wave_exponent,
+            self.half_depth,
+            (self.narrow_flops_per_s if narrow else self.wide_flops_per_s) * (self.grouped_ratio if grouped else 1.0),
+            1.0 if narrow else self.element_bytes,
+            self.element_bytes,
+            self.bytes_per_s,
+            self.kernel_overhead_s,
+            out,
+        )
+        return out
 
     def stream_s(self, moved_bytes: np.ndarray | float) -> np.ndarray:
         """Seconds of a bytes-bound operator."""

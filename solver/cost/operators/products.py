@@ -1,0 +1,32 @@
+"""Seconds of matrix products: forward; backward (input and weight gradient, its accumulation); casts to 8 bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.cost.operators.context import LayerCosts, Product
+
+
+def forward_s(costs: LayerCosts, product: Product) -> np.ndarray:
+    """The product itself; in 8 bits also the cast and transpose of its input and the cast of its weight."""
+    device = costs.device
+    seconds = device.gemm_s(product.m, product.n, product.k, product.batch, narrow=product.narrow, grouped=product.grouped)
+    if product.narrow and device.narrow:
+        seconds = seconds + _cast_s(costs, product.m * product.k * product.batch)
+    return seconds
+
+
+def backward_s(costs: LayerCosts, product: Product) -> np.ndarray:
+    """Input gradient [m, n] x [n, k], weight gradient [n, m] x [m, k], and adding the latter to the accumulated one."""
+    device, m, n, k, batch = costs.device, product.m, product.n, product.k, product.batch
+    narrow, grouped = product.narrow, product.grouped
+    seconds = device.gemm_s(m, k, n, batch, narrow=narrow, grouped=grouped)
+    seconds = seconds + device.gemm_s(n, k, m, batch, narrow=narrow, grouped=grouped)
+    seconds = seconds + device.stream_s(costs.settings["weight_gradient_stream_bytes"] * n * k * batch)
+    if narrow and device.narrow:
+        seconds = seconds + _cast_s(costs, m * n * batch)
+    return np.asarray(seconds)
+
+
+def _cast_s(costs: LayerCosts, elements: np.ndarray) -> np.ndarray:
+    return costs.device.stream_s(costs.shared.fp8_cast_bytes * elements)
