@@ -13,7 +13,12 @@ from solver.balance.breakdown import time_breakdown
 from solver.balance.ledger import Assembled, assemble
 from solver.certify.constraints import constraint_findings
 from solver.cost import columns as col
-from solver.cost.architecture import attention_flops_per_work, head_forward_flops_per_token, projection_flops_per_token
+from solver.cost.architecture import (
+    LayerKind,
+    attention_flops_per_work,
+    head_forward_flops_per_token,
+    projection_flops_per_token,
+)
 from solver.cost.memory_kernels import (
     ACTIVATIONS,
     BUFFERS,
@@ -27,6 +32,7 @@ from solver.cost.memory_kernels import (
     WEIGHTS,
     WORKSPACE,
 )
+from solver.cost.scenarios import WHOLE, Reach
 from solver.cost.table import CostModel, cost_model
 from solver.dimensions.words import expand_uniform
 from solver.exporters import expressible_in
@@ -179,16 +185,24 @@ class Evaluator:
         """FLOPs of one step without recompute, causal attention counted half (cost_models 1.5), mean over scenarios."""
         shape = self.model.architecture
         tokens = float(self.model.scenarios.real_tokens.mean())
-        squares = float(self.model.scenarios.real_squares.mean())
         flops = tokens * head_forward_flops_per_token(shape.model)
         counts = [int((shape.kind_of_layer == index).sum()) for index in range(len(shape.kinds))]
         if shape.mtp_layers:
             counts[-1] = shape.mtp_layers
         for kind, count in zip(shape.kinds, counts, strict=True):
+            squares = self._squares(kind)
             flops += count * (
                 tokens * projection_flops_per_token(kind, shape.model.hidden_size) + squares * attention_flops_per_work(kind)
             )
         return 3.0 * flops * self._batch_ratio(assembled)
+
+    def _squares(self, kind: LayerKind) -> float:
+        """Squares of the documents' lengths that a layer's attention sees, mean over scenarios."""
+        attention = kind.attention
+        if attention is None or attention.kind == "linear":
+            return 0.0
+        reach: Reach = (attention.window_tokens, attention.chunk_tokens) if attention.kind == "softmax" else WHOLE
+        return self.model.scenarios.real_squares[reach]
 
     def _peak_flops_per_s(self, devices: list[int]) -> float:
         total = 0.0

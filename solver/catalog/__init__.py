@@ -53,7 +53,7 @@ class CatalogModel:
 
 @dataclass(frozen=True)
 class CatalogProfile:
-    """A software profile: `assumptions` by name, with the source of each."""
+    """A software profile: `assumptions` by name, with the source of each. A file may name a `base` and state what differs."""
 
     name: str
     aliases: tuple[str, ...]
@@ -117,15 +117,25 @@ def models() -> dict[str, CatalogModel]:
 @cache
 def profiles() -> dict[str, CatalogProfile]:
     """All software profiles by name. Treat as read only."""
-    return {
-        data["name"]: CatalogProfile(
-            name=data["name"],
-            aliases=tuple(data.get("aliases", ())),
-            assumptions={key: float(entry["value"]) for key, entry in data["assumptions"].items()},
-            sources={key: entry["source"] for key, entry in data["assumptions"].items()},
-        )
-        for data in _read_folder("profiles")
-    }
+    files = {data["name"]: data for data in _read_folder("profiles")}
+    return {name: _profile(data, files) for name, data in files.items()}
+
+
+def _profile(data: dict[str, Any], files: dict[str, dict[str, Any]]) -> CatalogProfile:
+    """A profile over the one it is based on, if any."""
+    entries = {**(files[data["base"]]["assumptions"] if "base" in data else {}), **data["assumptions"]}
+    return CatalogProfile(
+        name=data["name"],
+        aliases=tuple(data.get("aliases", ())),
+        assumptions={key: float(entry["value"]) for key, entry in entries.items()},
+        sources={key: entry["source"] for key, entry in entries.items()},
+    )
+
+
+@cache
+def shared() -> dict[str, dict[str, Any]]:
+    """Constants of the cost model that belong to no device and no software: {name: {value, source}}. Treat as read only."""
+    return tomllib.loads(resources.files(__name__).joinpath("shared.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -179,5 +189,6 @@ __all__ = [
     "models",
     "nearest",
     "profiles",
+    "shared",
     "unlisted_node",
 ]

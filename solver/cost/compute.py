@@ -45,21 +45,20 @@ class DeviceCosts:
         self,
         m: np.ndarray,
         n: np.ndarray,
-        k: np.ndarray | float,
-        batch: np.ndarray | float = 1.0,
+        k: np.ndarray,
+        batch: np.ndarray | None = None,
         *,
         narrow: bool = False,
         grouped: bool = False,
     ) -> np.ndarray:
-        """Seconds of `batch` products of [m, k] x [k, n]; `narrow` ones in 8 bits where the device runs so."""
-        m, n, k, batch = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (m, n, k, batch)))
+        """Seconds of `batch` (default one) products of [m, k] x [k, n], arrays of one shape; `narrow` ones in 8 bits."""
         out = np.empty(m.shape)
         narrow = narrow and self.narrow
         product_seconds(
             m,
             n,
             k,
-            batch,
+            np.ones(m.shape) if batch is None else batch,
             TILES,
             SPLITS,
             self.processors,

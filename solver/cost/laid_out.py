@@ -149,16 +149,26 @@ def _reshard_error() -> InvalidProblem:
 
 
 def _point_rows(model: CostModel, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Cost tables of every (stage, part), one call per group."""
+    """Cost tables of every (stage, part): one call per group for its distinct points."""
     names = [group.name for group in model.problem.cluster.groups]
-    entries = [(names.index(part.group), stage, part) for stage in layout.stages for part in stage.parts]
+    entries = [(names.index(part.group), _point_key(stage, part), stage, part) for stage in layout.stages for part in stage.parts]
     kinds = np.zeros((len(entries), len(model.architecture.kinds), col.KIND_COLUMNS))
     points = np.zeros((len(entries), col.POINT_COLUMNS))
     for group in sorted({entry[0] for entry in entries}):
+        distinct = sorted({entry[1] for entry in entries if entry[0] == group})
         rows = [index for index, entry in enumerate(entries) if entry[0] == group]
-        chosen = [(layout.mbs, entries[index][1], entries[index][2]) for index in rows]
-        kinds[rows], points[rows] = model.point_tables(group, points_of(chosen, model.scenarios.row_tokens))
+        first = {entries[index][1]: (layout.mbs, entries[index][2], entries[index][3]) for index in reversed(rows)}
+        shapes = points_of([first[key] for key in distinct], model.scenarios.row_tokens)
+        table = [distinct.index(entries[index][1]) for index in rows]
+        group_kinds, group_points = model.point_tables(group, shapes)
+        kinds[rows], points[rows] = group_kinds[table], group_points[table]
     return kinds, points
+
+
+def _point_key(stage: Stage, part: Part) -> tuple[int, ...]:
+    """tp, cp, cp kind, ep, etp, sp of a part."""
+    sizes = (part.size("tp"), part.size("cp"), int(stage.strategy.cp_kind != "ring"), part.size("ep"), part.size("etp"))
+    return (*sizes, int(stage.strategy.sequence_parallel))
 
 
 def points_of(chosen: list[tuple[int, Stage, Part]], row_tokens: int) -> Points:
@@ -176,7 +186,9 @@ def points_of(chosen: list[tuple[int, Stage, Part]], row_tokens: int) -> Points:
 
 
 def _mesh_rows(model: CostModel, layout: Layout) -> np.ndarray:
+    """Gradient meshes of every (stage, part); equal ones are computed once."""
     names = [group.name for group in model.problem.cluster.groups]
+    known: dict[tuple[object, ...], np.ndarray] = {}
     rows = []
     for stage in layout.stages:
         spread: dict[int, int] = {}
@@ -184,12 +196,15 @@ def _mesh_rows(model: CostModel, layout: Layout) -> np.ndarray:
             spread[names.index(part.group)] = spread.get(names.index(part.group), 0) + part.size("dp")
         shared = stage.strategy.shard.optimizer.replicate if stage.strategy.shard.zero else 1
         for part in stage.parts:
-            rows.append(_mesh_row(model, spread, part, shared))
+            sizes = {axis: part.size(axis) for axis in ("tp", "cp", "ep", "etp")}
+            key = (tuple(sorted(spread.items())), tuple(sizes.values()), shared)
+            if key not in known:
+                known[key] = _mesh_row(model, spread, sizes, shared)
+            rows.append(known[key])
     return np.array(rows)
 
 
-def _mesh_row(model: CostModel, spread: dict[int, int], part: Part, replicate: int) -> np.ndarray:
-    sizes = {axis: part.size(axis) for axis in ("tp", "cp", "ep", "etp")}
+def _mesh_row(model: CostModel, spread: dict[int, int], sizes: dict[str, int], replicate: int) -> np.ndarray:
     if len(spread) > 1:
         return model.cross_mesh(tuple(sorted(spread.items())), **sizes)
     (group, dp), *_ = spread.items()

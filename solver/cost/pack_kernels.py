@@ -11,15 +11,13 @@ RAMP_TOKENS = 400.0
 
 
 @compiled
-def pack_rows(lengths: np.ndarray, row_tokens: int, work: np.ndarray) -> int:
-    """Put each document into the first row with room, if any, and add to that row's attention `work`; the tokens packed."""
-    free = np.full(work.shape[0], row_tokens, dtype=np.int64)
-    tokens = 0
-    for length in lengths:
-        for row in range(work.shape[0]):
-            if free[row] >= length:
-                free[row] -= length
-                work[row] += float(length) * (float(length) + RAMP_TOKENS)
-                tokens += length
+def pack_rows(lengths: np.ndarray, row_tokens: int, rows: int, row_of: np.ndarray) -> None:
+    """Write the first row with room for each document in turn, -1 where none has."""
+    free = np.full(rows, row_tokens, dtype=np.int64)
+    for index in range(lengths.shape[0]):
+        row_of[index] = -1
+        for row in range(rows):
+            if free[row] >= lengths[index]:
+                free[row] -= lengths[index]
+                row_of[index] = row
                 break
-    return tokens

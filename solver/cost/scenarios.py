@@ -2,7 +2,10 @@
 
 A scenario is one global batch: documents drawn independently by PCG64(seed) through our own inverse distribution function, laid
 out in `rows` rows of `row_tokens`. The *attention work* of a row is `sum(s^2 + 400 s)` over its documents: the score area plus
-the ramp of the flash kernel (`solver.cost.compute.ATTENTION_RAMP_TOKENS`); padded rows and unfused kernels compute the whole row.
+the ramp of the flash kernel (`solver.cost.pack_kernels.RAMP_TOKENS`); padded rows and unfused kernels compute the whole row.
+
+Layers that see a window or a chunk do less: `2 s w - w^2` and the squares of the chunks in place of `s^2`. Their work in a row is
+kept as an affine share of the row's full work, exact for equal rows and in the mean over all rows (least squares otherwise).
 """
 
 from __future__ import annotations
@@ -13,21 +16,36 @@ from statistics import NormalDist
 import numpy as np
 
 from solver.cost.pack_kernels import RAMP_TOKENS, pack_rows
-from solver.problem import Problem, SequenceLengths
+from solver.problem import MlaAttention, Problem, SequenceLengths, SoftmaxAttention
 
 DRAW_BLOCK = 1024
+Reach = tuple[int | None, int | None]
+"""(window_tokens, chunk_tokens) of an attention; (None, None) sees the whole sequence"""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkShare:
+    """Attention work of one row within a reach: fixed + per_work x full work."""
+
+    fixed: float
+    per_work: float
+
+
+WHOLE: Reach = (None, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScenarioSet:
     """`work[scenarios, rows]` attention work of each row, longest first; `real_tokens[scenarios]` without padding;
-    `real_squares[scenarios]` = sum of s^2 over the documents, for model FLOPs."""
+    `real_squares[reach]` = mean over scenarios of the sum of s^2 over the documents, or less within a window or chunk, for
+    model FLOPs; `shares` by reach of attention."""
 
     row_tokens: int
     rows: int
     work: np.ndarray
     real_tokens: np.ndarray
-    real_squares: np.ndarray
+    real_squares: dict[Reach, float]
+    shares: dict[Reach, WorkShare]
 
     @property
     def count(self) -> int:
@@ -49,37 +67,111 @@ class ScenarioSet:
 
 def scenario_set(problem: Problem) -> ScenarioSet:
     """Scenario set of a normalised problem (padded or packed batching)."""
+    if only_length(problem) is not None:
+        return _constant_set(problem)
+    return _drawn_set(problem)
+
+
+def _constant_set(problem: Problem) -> ScenarioSet:
+    """One scenario of equal rows."""
     workload = problem.workload
     row_tokens = int(workload.max_sequence_length)
-    batching = workload.batching[0]
-    constant = only_length(problem)
     rows = row_count(problem)
-    whole_row = row_tokens * (row_tokens + RAMP_TOKENS)
-    unfused = workload.kernels.attention == "unfused"
-    if constant is not None:
-        per_row = 1 if batching == "padded" else max(1, row_tokens // int(constant))
-        length = min(int(constant), row_tokens)
-        work = whole_row if (batching == "padded" or unfused) else per_row * length * (length + RAMP_TOKENS)
-        tokens = np.array([float(rows * per_row * length)])
-        full = np.full((1, rows), float(work))
-        return ScenarioSet(row_tokens=row_tokens, rows=rows, work=full, real_tokens=tokens, real_squares=tokens * length)
+    padded = workload.batching[0] == "padded"
+    length = min(int(only_length(problem) or row_tokens), row_tokens)
+    per_row = 1 if padded else max(1, row_tokens // length)
+    documents = np.array([row_tokens]) if padded or _unfused(problem) else np.full(per_row, length)
+    work = float(reached_work(documents, WHOLE).sum())
+    tokens = np.array([float(rows * per_row * length)])
+    shares, squares = {WHOLE: WorkShare(0.0, 1.0)}, {WHOLE: float(tokens[0]) * length}
+    for reach_ in reaches(problem):
+        shares[reach_] = WorkShare(float(reached_work(documents, reach_).sum()), 0.0)
+        squares[reach_] = rows * real_squares(np.full(per_row, length), reach_)
+    return ScenarioSet(row_tokens, rows, np.full((1, rows), work), tokens, squares, shares)
+
+
+def _drawn_set(problem: Problem) -> ScenarioSet:
+    """Batches drawn from the length distribution."""
+    workload = problem.workload
+    row_tokens = int(workload.max_sequence_length)
+    rows = row_count(problem)
     settings = workload.scenarios
     assert settings is not None, "lengths that vary have scenarios"
     generator = np.random.Generator(np.random.PCG64(settings.seed))
-    works = np.empty((settings.batches, rows))
-    tokens_of = np.empty(settings.batches)
-    squares_of = np.empty(settings.batches)
+    wanted = reaches(problem)
+    works = np.empty((settings.batches, rows))  # longest first
+    reached = np.empty((len(wanted), settings.batches, rows))
+    tokens = np.empty(settings.batches)
+    squares = dict.fromkeys((WHOLE, *wanted), 0.0)
     for index in range(settings.batches):
-        if batching == "padded":
-            lengths = np.minimum(draw_lengths(workload.sequence_lengths, generator, rows), row_tokens)
-            works[index] = whole_row
-            tokens_of[index] = lengths.sum()
-            squares_of[index] = (lengths.astype(np.float64) ** 2).sum()
-            continue
-        row_work, tokens_of[index] = _packed_batch(workload.sequence_lengths, generator, rows, row_tokens)
-        squares_of[index] = row_work.sum() - RAMP_TOKENS * tokens_of[index]
-        works[index] = np.full(rows, whole_row) if unfused else np.sort(row_work)[::-1]
-    return ScenarioSet(row_tokens=row_tokens, rows=rows, work=works, real_tokens=tokens_of, real_squares=squares_of)
+        if workload.batching[0] == "padded":
+            documents = np.minimum(draw_lengths(workload.sequence_lengths, generator, rows), row_tokens)
+            row_of = np.arange(rows)
+        else:
+            documents, row_of = _packed_batch(workload.sequence_lengths, generator, rows, row_tokens)
+        tokens[index] = documents.sum()
+        for reach_ in squares:
+            squares[reach_] += real_squares(documents, reach_) / settings.batches
+        if workload.batching[0] == "padded" or _unfused(problem):
+            documents, row_of = np.full(rows, row_tokens), np.arange(rows)
+        works[index] = np.bincount(row_of, reached_work(documents, WHOLE), minlength=rows)
+        order = np.argsort(-works[index], kind="stable")
+        works[index] = works[index][order]
+        for position, reach_ in enumerate(wanted):
+            reached[position, index] = np.bincount(row_of, reached_work(documents, reach_), minlength=rows)[order]
+    shares = {reach_: work_share(works, reached[position]) for position, reach_ in enumerate(wanted)}
+    return ScenarioSet(row_tokens, rows, works, tokens, squares, {WHOLE: WorkShare(0.0, 1.0), **shares})
+
+
+def work_share(full: np.ndarray, reached: np.ndarray) -> WorkShare:
+    """Least squares of the reached work on the full work, both parts not negative; the mean is kept exactly."""
+    mean, reached_mean = float(full.mean()), float(reached.mean())
+    spread = float(((full - mean) ** 2).sum())
+    slope = float(((full - mean) * (reached - reached_mean)).sum()) / spread if spread > 0.0 else 0.0
+    slope = min(max(slope, 0.0), reached_mean / mean)
+    return WorkShare(fixed=reached_mean - slope * mean, per_work=slope)
+
+
+def reached_work(lengths: np.ndarray, reach_: Reach) -> np.ndarray:
+    """Attention work of documents within a reach (twice the causal query-key pairs, and the ramp)."""
+    tokens = lengths.astype(np.float64)
+    window, chunk = reach_
+    if chunk is not None:
+        rest = np.mod(tokens, chunk)
+        squares = (tokens - rest) * chunk + rest**2
+    elif window is not None:
+        squares = np.where(tokens > window, 2.0 * tokens * window - float(window) ** 2, tokens**2)
+    else:
+        squares = tokens**2
+    return np.asarray(squares + RAMP_TOKENS * tokens)
+
+
+def real_squares(lengths: np.ndarray, reach_: Reach) -> float:
+    """Twice the causal query-key pairs of documents within a reach."""
+    return float((reached_work(lengths, reach_) - RAMP_TOKENS * lengths).sum())
+
+
+def reach(problem: Problem, attention: SoftmaxAttention | MlaAttention) -> Reach:
+    """What a layer's attention computes: unfused kernels compute every score, whatever the mask."""
+    if attention.kind == "mla" or _unfused(problem):
+        return WHOLE
+    return attention.window_tokens, attention.chunk_tokens
+
+
+def reaches(problem: Problem) -> tuple[Reach, ...]:
+    """Distinct reaches of the model other than the whole sequence."""
+    model = problem.model.transformer
+    assert model is not None
+    found = {
+        reach(problem, block.attention)
+        for block in model.blocks
+        if block.attention is not None and block.attention.kind != "linear"
+    }
+    return tuple(sorted((r for r in found if r != WHOLE), key=lambda r: (r[0] or 0, r[1] or 0)))
+
+
+def _unfused(problem: Problem) -> bool:
+    return problem.workload.kernels.attention == "unfused"
 
 
 def only_length(problem: Problem) -> int | None:
@@ -144,8 +236,11 @@ def _inverse(values: np.ndarray, cumulative: np.ndarray, probability: np.ndarray
 
 def _packed_batch(
     lengths: SequenceLengths, generator: np.random.Generator, rows: int, row_tokens: int
-) -> tuple[np.ndarray, float]:
-    """Draw until the batch's tokens are reached, pack longest first into the first row with room; what finds none waits."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """(documents, row of each): drawn until the batch's tokens are reached, packed longest first into the first row with room.
+
+    What finds none waits for another batch and is left out.
+    """
     drawn: list[np.ndarray] = []
     total = 0
     while total < rows * row_tokens:
@@ -153,6 +248,8 @@ def _packed_batch(
         needed = int(np.searchsorted(np.cumsum(block), rows * row_tokens - total)) + 1
         drawn.append(block[:needed])
         total += int(block[:needed].sum())
-    work = np.zeros(rows)
     longest_first = np.ascontiguousarray(np.sort(np.concatenate(drawn))[::-1])
-    return work, float(pack_rows(longest_first, row_tokens, work))
+    row_of = np.empty(len(longest_first), dtype=np.int64)
+    pack_rows(longest_first, row_tokens, rows, row_of)
+    kept = row_of >= 0
+    return longest_first[kept], row_of[kept]

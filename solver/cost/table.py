@@ -10,8 +10,9 @@ from solver.cost import columns as col
 from solver.cost.architecture import Architecture, LayerKind, architecture, padded_vocabulary
 from solver.cost.compute import DeviceCosts
 from solver.cost.network import GroupLink, Network, group_link, group_network
-from solver.cost.operators import LayerCosts, Points
+from solver.cost.operators import LayerCosts, Points, fill_times
 from solver.cost.scenarios import ScenarioSet, scenario_set
+from solver.cost.shared import SharedConstants, shared_constants
 from solver.cost.storage import layer_parameters, norm_width, saved_bytes
 from solver.problem import Problem
 from solver.units import STATE_BYTES
@@ -23,7 +24,6 @@ GATHERED_BYTES_PER_LOGIT = 14.0
 LOSS_CHUNKS = 8.0
 FORWARD_LOSS_SHARE = 0.4
 EMBEDDING_STREAM_BYTES = 6.0
-OPTIMIZER_EFFICIENCY = 0.7
 HOST_UPDATE_BYTES_PER_S = 2.0e10
 """host memory traffic one device's share of a CPU optimizer sustains"""
 
@@ -39,6 +39,7 @@ class CostModel:
     links: dict[tuple[int, int], GroupLink]
     scalars: np.ndarray
     groups: np.ndarray
+    shared: SharedConstants
 
     def point_tables(self, group: int, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """(kind table [points, kinds, KIND_COLUMNS], point table [points, POINT_COLUMNS]) on one group."""
@@ -55,13 +56,14 @@ class CostModel:
         spec = self.problem.cluster.groups[group]
         settings = self.problem.workload.software.assumptions
         precision = spec.precision or self.problem.workload.precision
-        device = DeviceCosts(spec.device, precision, settings["kernel_overhead_s"])
-        return LayerCosts(self.problem, device, self.networks[group], points, self.scenarios.least_work)
+        device = DeviceCosts(spec.device, precision, settings["kernel_overhead_s"], self.shared)
+        scenarios = self.scenarios
+        return LayerCosts(self.problem, device, self.networks[group], points, scenarios.shares, scenarios.least_work, self.shared)
 
     def _fill_kind(self, costs: LayerCosts, kind: LayerKind, out: np.ndarray, table: np.ndarray) -> None:
         out[:, col.DENSE_PARAMETERS], out[:, col.EXPERT_PARAMETERS] = layer_parameters(costs, kind)
         out[:, col.ACTIVATION : col.ACTIVATION + col.OPTIONS] = saved_bytes(costs, kind)
-        costs.fill_times(kind, out)
+        fill_times(costs, kind, out)
         if kind.prediction_head:
             out[:, col.FORWARD_BASE] += table[:, col.HEAD_FORWARD]
             out[:, col.BACKWARD_BASE] += table[:, col.HEAD_BACKWARD]
@@ -104,7 +106,7 @@ class CostModel:
         device, tokens, hidden = costs.device, costs.tokens, costs.hidden
         one = np.ones(len(costs.points))
         lookup = device.stream_s(EMBEDDING_STREAM_BYTES * hidden * tokens) + device.kernel_overhead_s
-        gather = costs._gather_s(tokens)
+        gather = costs.gather_s(tokens)
         loss_s = device.stream_s(LOSS_STREAM_BYTES[costs.kernels.loss] * tokens * vocabulary)
         product = device.gemm_s(tokens, vocabulary, hidden * one)
         backward = device.gemm_s(tokens, hidden * one, vocabulary) + device.gemm_s(vocabulary, hidden * one, tokens)
@@ -198,24 +200,25 @@ def peer_table(model: CostModel) -> np.ndarray:
     return table
 
 
-def cost_model(problem: Problem) -> CostModel:
-    """Compile a normalised problem."""
+def cost_model(problem: Problem, shared: SharedConstants | None = None) -> CostModel:
+    """Compile a normalised problem; `shared` other than the shipped constants is for fitting them."""
+    shared = shared or shared_constants()
     model = problem.model.transformer
     assert model is not None, "the cost model works on normalised problems"
     shape = architecture(model)
     scenarios = scenario_set(problem)
-    settings = problem.workload.software.assumptions
     groups = problem.cluster.groups
-    networks = tuple(group_network(group, settings) for group in groups)
-    links = {(a, b): group_link(problem, a, b) for a in range(len(groups)) for b in range(a + 1, len(groups))}
+    networks = tuple(group_network(group, shared) for group in groups)
+    links = {(a, b): group_link(problem, a, b, shared) for a in range(len(groups)) for b in range(a + 1, len(groups))}
     return CostModel(
         problem=problem,
         architecture=shape,
         scenarios=scenarios,
         networks=networks,
         links=links,
-        scalars=_scalars(problem, shape, scenarios),
+        scalars=_scalars(problem, shape, scenarios, shared),
         groups=_group_table(problem),
+        shared=shared,
     )
 
 
@@ -232,7 +235,7 @@ def state_bytes(problem: Problem) -> tuple[float, float, float]:
     return weight, float(gradient), master + moments * STATE_BYTES[optimizer.moments]
 
 
-def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet) -> np.ndarray:
+def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet, shared: SharedConstants) -> np.ndarray:
     settings = problem.workload.software.assumptions
     values = np.zeros(col.SCALARS)
     values[col.WEIGHT_STATE], values[col.GRADIENT_STATE], values[col.OPTIMIZER_STATE] = state_bytes(problem)
@@ -241,7 +244,6 @@ def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet) -> n
         (col.GRADIENT_OVERLAP, "gradient_overlap_fraction"),
         (col.GATHER_OVERLAP, "parameter_gather_overlap_fraction"),
         (col.SHARD_OVERLAP, "shard_overlap_fraction"),
-        (col.OVERLAP_SLOWDOWN, "overlap_slowdown_fraction"),
         (col.PEER_EXPOSED, "p2p_exposed_fraction"),
         (col.STEP_OVERHEAD, "step_overhead_s"),
         (col.BUCKET_BYTES, "gradient_bucket_bytes"),
@@ -255,7 +257,8 @@ def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet) -> n
     ):
         values[column] = settings[name]
     values[col.HOST_UPDATE_BYTES_PER_S] = HOST_UPDATE_BYTES_PER_S
-    values[col.OPTIMIZER_EFFICIENCY] = OPTIMIZER_EFFICIENCY
+    values[col.OPTIMIZER_EFFICIENCY] = shared.optimizer_efficiency
+    values[col.OVERLAP_SLOWDOWN] = shared.overlap_slowdown_fraction
     values[col.MTP_LAYERS], values[col.MTP_KIND] = shape.mtp_layers, shape.mtp_kind
     values[col.LEAST_WORK], values[col.MEAN_WORK] = scenarios.least_work, float(scenarios.work.mean())
     values[col.DEMAND_SAFE] = float(problem.constraints.memory != "fits")

@@ -25,11 +25,14 @@ class DeviceRates(Spec):
 
     gemm_half_depth: inner dimension K at which a matrix product reaches half of its rate.
     attention_backward_ratio: rate of the backward attention kernel over that of the forward one.
+    fp8_gemm_efficiency: of the fp8 peak; grouped_gemm_ratio: rate of experts' grouped products over that of one product.
     scaleup/scaleout_efficiency: achieved over nominal rate of collectives inside / outside the innermost fabric tier.
     """
 
     gemm_efficiency: Annotated[Quantity, Field(le=1)] = 0.75
     gemm_half_depth: Amount = 300.0
+    fp8_gemm_efficiency: Annotated[Quantity, Field(le=1)] = 0.6
+    grouped_gemm_ratio: Annotated[Quantity, Field(le=1)] = 0.85
     memory_efficiency: Annotated[Quantity, Field(le=1)] = 0.88
     attention_forward_efficiency: Annotated[Quantity, Field(le=1)] = 0.55
     attention_backward_ratio: Annotated[Quantity, Field(le=4)] = 0.85
@@ -72,7 +75,8 @@ class FabricTier(Spec):
     """One level of the network, innermost first; rates one way and per device.
 
     A node sends devices_per_node x bytes_per_s_per_device over ports_per_node equal ports (NICs).
-    span_devices 0: filled from the group (the last tier spans the whole group).
+    span_devices 0: filled from the group (the last tier spans the whole group). efficiency: achieved over nominal rate of
+    collectives on this tier where it was measured; null takes the device's scaleup or scaleout efficiency.
     """
 
     name: Name
@@ -82,6 +86,7 @@ class FabricTier(Spec):
     kind: Literal["switch", "mesh", "torus"] = "switch"
     ports_per_node: Count | None = None
     oversubscription: Annotated[Quantity, Field(ge=1)] = 1.0
+    efficiency: Annotated[Quantity, Field(le=1)] | None = None
     shape: tuple[Count, ...] | None = None
 
 

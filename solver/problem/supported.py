@@ -19,7 +19,7 @@ OBJECTIVES: Final = ("step_time", "cost")
 OPTIMIZERS: Final = ("adamw", "adam", "sgd", "custom")
 TASKS: Final = ("pretrain", "finetune")
 BATCHINGS: Final = ("padded", "packed")
-PRECISIONS: Final = ("bf16", "fp16", "fp32")
+PRECISIONS: Final = ("bf16", "fp16", "fp32", "fp8")
 SCHEDULES: Final = ("1f1b", "interleaved")
 CP_KINDS: Final = ("ring", "all_to_all")
 LATEST: Final = "latest-known"
@@ -79,7 +79,7 @@ _MODEL_VALUES: Final[dict[str, tuple[object, ...]]] = {
 }
 _BLOCK_VALUES: Final[dict[str, tuple[object, ...]]] = {"parallel": (False,)}
 _ATTENTION_VALUES: Final[dict[str, dict[str, tuple[object, ...]]]] = {
-    "softmax": {"window_tokens": (None,), "chunk_tokens": (None,), "output_gate": (False,), "sinks": (False,)},
+    "softmax": {"output_gate": (False,), "sinks": (False,)},
     "mla": {},
     "linear": {"kind": ("softmax", "mla")},
 }

@@ -93,6 +93,8 @@ def slopes(costs: LayerCosts, attention: Softmax) -> tuple[np.ndarray, np.ndarra
 def context_s(costs: LayerCosts, attention: Softmax, *, forward: bool) -> np.ndarray:
     """Keys and values around the ring (and their gradients backward), or the exchanges of heads for tokens."""
     points = costs.points
+    if np.all(points.cp == 1):
+        return 0.0 * costs.one
     if attention.kind == "mla":
         width = float(attention.qk_nope_head_dim + attention.qk_rope_head_dim + attention.v_head_dim)
         keys = queries = attention.heads / points.tp * width

@@ -147,7 +147,7 @@ def test_unlike_vendors_share_no_collectives_by_default() -> None:
         ("workload.batching", 3, "/workload/batching", "wrong_type"),
         ("workload.global_batch", {}, "/workload/global_batch", "missing"),
         ("workload.global_batch.tokens", 8, "/workload/global_batch", "conflict"),
-        ("workload.precision", "fp8", "/workload/precision", "not_supported"),
+        ("workload.precision", "fp8", "/workload/precision", "conflict"),
         ("workload.precision", "int4", "/workload/precision", "unknown_name"),
         ("workload.optimizer", "lion", "/workload/optimizer", "not_supported"),
         ("workload.optimizer", {"name": "lion"}, "/workload/optimizer/name", "not_supported"),
