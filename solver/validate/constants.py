@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from solver.cost.shared import SharedConstants, shared_constants
 from solver.problem import Group, Problem
 
 
 @dataclass(frozen=True)
 class Constants:
-    """`shared`: assumptions of every profile; `profiles`, `devices`: by name (a device's are its rates); `tiers`: efficiency of a
-    published machine's tier by (machine, tier). Later ones win over earlier ones."""
+    """`shared`: fields of SharedConstants; `profiles`, `devices`: by name (a device's are its rates); `tiers`: efficiency of a
+    published machine's tier by (machine, tier)."""
 
     shared: Mapping[str, float] = field(default_factory=dict)
     profiles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     devices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tiers: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
+    def shared_constants(self) -> SharedConstants:
+        """The shipped shared constants with this trial's values."""
+        return replace(shared_constants(), **self.shared)
+
     def apply(self, problem: Problem, profile: str, cluster_name: str | None) -> Problem:
         """The normalised problem with the constants that concern it replaced."""
-        assumptions = {**self.shared, **self.profiles.get(profile, {})}
+        assumptions = dict(self.profiles.get(profile, {}))
         workload = problem.workload
         if assumptions:
             merged = {**workload.software.assumptions, **assumptions}

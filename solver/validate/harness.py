@@ -95,13 +95,13 @@ class Harness:
         for index in self.alone:
             if index in wanted:
                 case = self.cases[index]
-                model = cost_model(constants.apply(case.problem, case.profile, case.cluster_name))
+                model = cost_model(constants.apply(case.problem, case.profile, case.cluster_name), constants.shared_constants())
                 found.append((index, assemble(model, case.layout)))
         return sorted(found, key=lambda entry: entry[0])
 
     def _set(self, shared: Shared, chosen: list[tuple[int, int]], constants: Constants) -> list[tuple[int, Assembled]]:
         case = self.cases[shared.representative]
-        model = cost_model(constants.apply(case.problem, case.profile, case.cluster_name))
+        model = cost_model(constants.apply(case.problem, case.profile, case.cluster_name), constants.shared_constants())
         layouts = [self.cases[index].layout for index in shared.entries]
         points = points_of([(x.mbs, x.stages[0], x.stages[0].parts[0]) for x in layouts], model.scenarios.row_tokens)
         kinds, table = model.point_tables(0, points)
