@@ -10,8 +10,11 @@ import orjson
 import typer
 from rich.markup import escape
 
+from planner_service.cli import database as database_commands
 from planner_service.cli.context import backend, console, server_url, write_raw
+from planner_service.cli.database import DATABASE_HELP
 from planner_service.cli.demo import run_demo
+from planner_service.cli.doctor import examine
 from planner_service.cli.exits import VERDICT_EXITS, Exit, refusals_shown, search_exit
 from planner_service.cli.exporting import export_document, write_files
 from planner_service.cli.inputs import load_document
@@ -19,20 +22,17 @@ from planner_service.cli.plan_file import check_plan_file, write_plan_file
 from planner_service.cli.progress import ProgressLine
 from planner_service.cli.render_other import render_evaluation, render_export, render_import
 from planner_service.cli.render_search import render_search
-from planner_service.cli.serving import serve_forever, upgrade_database
+from planner_service.cli.serving import database_url, read_settings, serve_forever, work_forever
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Finds the fastest training layout of a model on a cluster, with a proof."
 )
 imports = typer.Typer(no_args_is_help=True, help="Reads a foreign file and prints what was understood.")
-database = typer.Typer(no_args_is_help=True, help="The database of the service.")
 app.add_typer(imports, name="import")
-app.add_typer(database, name="db")
+app.add_typer(database_commands.app, name="db")
 
 Server = Annotated[str | None, typer.Option("--server", help="URL of a service; default PLANNER_URL, else in this process.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly what HTTP returns.")]
-
-DATABASE_HELP = "A SQLite file, or sqlite:///FILE or postgresql://..."
 
 
 @app.command()
@@ -138,13 +138,28 @@ def demo(
         raise typer.Exit(run_demo(console(), errors, problem, keep))
 
 
-@database.command("upgrade")
-def database_upgrade(
+@app.command()
+def worker(
+    database: Annotated[str | None, typer.Option(help=DATABASE_HELP)] = None,
+    slots: Annotated[int | None, typer.Option(min=1, max=64, help="Searches at once; default processors - 1.")] = None,
+) -> None:
+    """Run queued searches of a database beside its servers, without an HTTP interface."""
+    with refusals_shown(console(stderr=True), remote=True):
+        work_forever(database, slots)
+
+
+@app.command()
+def doctor(
     database: Annotated[str | None, typer.Option(help=DATABASE_HELP)] = None,
 ) -> None:
-    """Bring the database to the newest schema."""
+    """Check whether this machine can run the service."""
     with refusals_shown(console(stderr=True), remote=True):
-        console().print(f"database at revision {upgrade_database(database)}", highlight=False)
+        found = examine(read_settings(database_url=database_url(database)))
+    for name, good, text in found:
+        word = "[green]ok[/]" if good else "[bold red]wrong[/]"
+        console().print(f"{word}  {name}: {escape(text)}", highlight=False, soft_wrap=True)
+    if not all(good for _, good, _ in found):
+        raise typer.Exit(Exit.SERVICE)
 
 
 def main() -> None:

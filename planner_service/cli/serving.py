@@ -1,8 +1,10 @@
-"""`planner serve` and `planner db upgrade`."""
+"""`planner serve` and `planner worker`."""
 
 from __future__ import annotations
 
+import signal
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,15 @@ from pydantic import ValidationError
 
 from planner_service.app import create_app
 from planner_service.cli.exits import UnreadableInput
+from planner_service.services import start_jobs
 from planner_service.settings import LOOPBACK_HOSTS, Settings
-from planner_service.solver_port import DEFAULT_SOLVER
+from planner_service.solver_port import DEFAULT_SOLVER, load_solver
 from planner_service.store.engine import open_engine
-from planner_service.store.migrate import current_revision, upgrade
+from planner_service.store.migrate import upgrade
 
 ANNOUNCEMENT = "planner serves at "
 GRACEFUL_STOP_S = 3
+BACKLOG = 2048
 
 
 def read_settings(**given: Any) -> Settings:
@@ -46,7 +50,11 @@ def serve_forever(host: str | None, port: int | None, database: str | None, solv
     listener = listen(settings.host, settings.port)
     print(f"{ANNOUNCEMENT}{address_of(listener)}", flush=True)
     config = uvicorn.Config(
-        create_app(settings, solver_name), log_level="warning", timeout_graceful_shutdown=GRACEFUL_STOP_S, server_header=False
+        create_app(settings, solver_name),
+        log_level="warning",
+        timeout_graceful_shutdown=GRACEFUL_STOP_S,
+        server_header=False,
+        backlog=BACKLOG,
     )
     uvicorn.Server(config).run(sockets=[listener])
 
@@ -69,11 +77,19 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def upgrade_database(database: str | None) -> str | None:
-    """Migrates and returns the revision."""
-    engine = open_engine(read_settings(database_url=database_url(database)).database_url)
+def work_forever(database: str | None, slots: int | None, solver_name: str = DEFAULT_SOLVER) -> None:
+    """Runs queued searches of the database until SIGINT or SIGTERM, without an HTTP interface."""
+    settings = read_settings(database_url=database_url(database), concurrent_searches=slots)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    engine = open_engine(settings.database_url)
     try:
         upgrade(engine)
-        return current_revision(engine)
+        runner, housekeeper = start_jobs(engine, settings, solver_name, load_solver(solver_name).versions())
+        print(f"planner works with {settings.concurrent_searches} slots", flush=True)
+        stopping.wait()
+        housekeeper.stop()
+        runner.stop()
     finally:
         engine.dispose()
