@@ -4,7 +4,21 @@ from solver.validate.cases import Case, case_of
 from solver.validate.constants import Constants
 from solver.validate.harness import Harness
 from solver.validate.measured import measured_step
+from solver.validate.predict import Predicted, predict
 from solver.validate.refusal import Refused
+from solver.validate.report import validate
 from solver.validate.rows import Row, parse_rows
 
-__all__ = ["Case", "Constants", "Harness", "Refused", "Row", "case_of", "measured_step", "parse_rows"]
+__all__ = [
+    "Case",
+    "Constants",
+    "Harness",
+    "Predicted",
+    "Refused",
+    "Row",
+    "case_of",
+    "measured_step",
+    "parse_rows",
+    "predict",
+    "validate",
+]

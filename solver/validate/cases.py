@@ -51,8 +51,11 @@ class Case:
         return repr((self.document["model"], workload, groups))
 
 
-def case_of(row: Row) -> Case:
-    """The case of a row all of whose cells are known; raises Refused. Measured columns, ids and notes are not read."""
+def case_of(row: Row, parsed: dict[str, Problem] | None = None) -> Case:
+    """The case of a row all of whose cells are known; raises Refused. Measured columns, ids and notes are not read.
+
+    `parsed` keeps problems by their document from call to call.
+    """
     published, row = row, without_measurements(row)
     _refuse_unpredictable(row)
     machine = machine_of(row)
@@ -62,7 +65,7 @@ def case_of(row: Row) -> Case:
     profile = profile_name(row, use, machine, notes)
     document = _problem_document(row, use, machine, profile)
     try:
-        problem = normalise(parse_problem(document))
+        problem = _parsed(document, {} if parsed is None else parsed)
         words = parse_layout(_words(row, machine, notes))
         assert isinstance(words, UniformLayout), "classical words"
         layout = _legal_layout(problem, words, row, use)
@@ -77,6 +80,13 @@ def case_of(row: Row) -> Case:
         cluster_name=machine.cluster.name if machine.cluster else None,
         notes=tuple(notes),
     )
+
+
+def _parsed(document: dict[str, Any], known_problems: dict[str, Problem]) -> Problem:
+    key = repr(document)
+    if key not in known_problems:
+        known_problems[key] = normalise(parse_problem(document))
+    return known_problems[key]
 
 
 def _refuse_unpredictable(row: Row) -> None:
@@ -140,7 +150,7 @@ def _legal_layout(problem: Problem, words: UniformLayout, row: Row, use: Framewo
     violations = tuple(item for item in rules.violations(problem, words) if item.rule not in skipped)
     if not violations:
         layout = expand_uniform(problem, words, split, _copies(row))
-        violations = rules.violations(problem, layout)
+        violations = rules.violations(problem, layout) if split else ()
         if not violations:
             return layout
     raise Refused("; ".join(violation.message for violation in violations))

@@ -26,23 +26,33 @@ class FrameworkUse:
     dropout: float = 0.0
     half_gradients: bool = False
     """main gradients in the 16-bit type of the run"""
+    zero_levels: tuple[int, ...] = (0, 1)
+    """ZeRO stages of a row that states none"""
+    interleaves: bool = False
     embedding_counts_as_layer: bool = False
     """chunks are cut with embedding and head counted as layers where the layers alone do not divide (DeepSpeed
     `type:transformer|embedding`, Megatron-Core `account-for-embedding-in-pipeline-split`)"""
 
 
 USES = (
-    FrameworkUse("Megatron-DeepSpeed", "megatron-deepspeed", dropout=0.1, half_gradients=True, embedding_counts_as_layer=True),
-    FrameworkUse("DeepSpeed", "deepspeed", dropout=0.1, half_gradients=True),
-    FrameworkUse("Megatron-LM", "megatron-lm-2021", dropout=0.1),
-    FrameworkUse("Megatron-Bridge", "megatron-bridge", embedding_counts_as_layer=True),
-    FrameworkUse("NeMo", "nemo"),
-    FrameworkUse("Megatron-Core", "megatron-core", embedding_counts_as_layer=True),
-    FrameworkUse("Primus", "megatron-core", embedding_counts_as_layer=True),
-    FrameworkUse("llm-foundry", "llm-foundry"),
-    FrameworkUse("InternEvo", "internevo", kernels={"norm": "eager", "glu": "eager"}, half_gradients=True),
-    FrameworkUse("torchtitan", "torchtitan", kernels={"loss": "vocab_parallel"}),
-    FrameworkUse("PyTorch FSDP", "fms-fsdp", half_gradients=True),
+    FrameworkUse(
+        "Megatron-DeepSpeed",
+        "megatron-deepspeed",
+        dropout=0.1,
+        half_gradients=True,
+        zero_levels=(0, 1),
+        embedding_counts_as_layer=True,
+    ),
+    FrameworkUse("DeepSpeed", "deepspeed", dropout=0.1, half_gradients=True, zero_levels=(1, 2, 3)),
+    FrameworkUse("Megatron-LM", "megatron-lm-2021", dropout=0.1, interleaves=True),
+    FrameworkUse("Megatron-Bridge", "megatron-bridge", zero_levels=(1,), interleaves=True, embedding_counts_as_layer=True),
+    FrameworkUse("NeMo", "nemo", zero_levels=(1,), interleaves=True),
+    FrameworkUse("Megatron-Core", "megatron-core", zero_levels=(1,), interleaves=True, embedding_counts_as_layer=True),
+    FrameworkUse("Primus", "megatron-core", zero_levels=(1,), interleaves=True, embedding_counts_as_layer=True),
+    FrameworkUse("llm-foundry", "llm-foundry", zero_levels=(3,)),
+    FrameworkUse("InternEvo", "internevo", kernels={"norm": "eager", "glu": "eager"}, half_gradients=True, zero_levels=(1,)),
+    FrameworkUse("torchtitan", "torchtitan", zero_levels=(3,), interleaves=True),
+    FrameworkUse("PyTorch FSDP", "fms-fsdp", half_gradients=True, zero_levels=(3,)),
 )
 
 

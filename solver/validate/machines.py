@@ -108,9 +108,11 @@ def _fabric(
     """Tiers innermost first: the device's own links, then the network."""
     inner = {**device.fabric[0], "span_devices": max(per_node, 1)}
     if cluster is not None:
+        outer = [dict(tier) for tier in cluster.fabric]
         if cluster.scaleup_span_devices is not None:
             inner["span_devices"] = cluster.scaleup_span_devices // per_node * per_node
-        return [inner, *(dict(tier) for tier in cluster.fabric)]
+            outer = [{key: value for key, value in tier.items() if key != "ports_per_node"} for tier in outer]
+        return [inner, *outer]
     stated = stated_rate(interconnect, per_node)
     if stated is None:
         notes.append(f"network not understood ({interconnect}); the usual node of {device.name} is taken")

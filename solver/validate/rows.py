@@ -82,16 +82,19 @@ class Row:
     status: str | None = None
     flops_convention: str | None = None
     notes: str | None = None
+    fault: str | None = None
+    """cells that are not what their columns hold"""
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = tuple(field.name for field in fields(Row) if field.name != "fault")
 _KINDS = {field.name: str(field.type).split(" ")[0] for field in fields(Row)}
 
 
 def parse_rows(text: str, overrides: Mapping[str, str] | None = None) -> list[Row]:
     """The rows of a CSV document; `overrides` replace whole columns (an empty value blanks one).
 
-    Raises InvalidProblem with the line and column of every cell that is not what its column holds.
+    Raises InvalidProblem for columns that are missing or unknown; a row with cells that are not what their columns hold has a
+    `fault`.
     """
     replaced = dict(overrides or {})
     unknown = [name for name in replaced if name not in COLUMNS]
@@ -102,20 +105,12 @@ def parse_rows(text: str, overrides: Mapping[str, str] | None = None) -> list[Ro
     if missing:
         message = "the header lacks this column"
         raise InvalidProblem(tuple(FieldError(f"/{name}", "missing", message, None) for name in missing))
-    rows, faults = [], []
-    for line, cells in enumerate(reader):
-        values, errors = _typed({**cells, **replaced}, line)
-        faults += errors
-        if not errors:
-            rows.append(filled(Row(**values)))
-    if faults:
-        raise InvalidProblem(tuple(faults))
-    return rows
+    return [filled(Row(**_typed({**cells, **replaced}))) for cells in reader]
 
 
-def _typed(cells: Mapping[str, Any], line: int) -> tuple[dict[str, Any], list[FieldError]]:
-    values: dict[str, Any] = {}
-    errors = []
+def _typed(cells: Mapping[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {"row_id": ""}
+    faults = []
     for name in COLUMNS:
         text = str(cells.get(name) or "").strip()
         if text in BLANK:
@@ -123,10 +118,8 @@ def _typed(cells: Mapping[str, Any], line: int) -> tuple[dict[str, Any], list[Fi
         try:
             values[name] = _cell(text, _KINDS[name])
         except ValueError:
-            errors.append(FieldError(f"/{line}/{name}", "wrong_type", f"{text[:80]!r} is not a number of this column", None))
-    if "row_id" not in values:
-        errors.append(FieldError(f"/{line}/row_id", "missing", "every row has an id", None))
-    return values, errors
+            faults.append(f"{name} {text[:80]!r} is not a number of this column")
+    return {**values, "fault": "; ".join(faults) or None}
 
 
 def _cell(text: str, kind: str) -> Any:

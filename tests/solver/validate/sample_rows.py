@@ -2,61 +2,13 @@
 
 from __future__ import annotations
 
-COLUMNS = [
-    "row_id",
-    "source_id",
-    "source_ref",
-    "confidence",
-    "model",
-    "params_b",
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "gated_mlp",
-    "vocab",
-    "seq_len",
-    "n_experts",
-    "topk",
-    "moe_ffn",
-    "shared_ffn",
-    "n_dense_layers",
-    "arch_source",
-    "gpu",
-    "gpus",
-    "gpus_per_node",
-    "interconnect",
-    "peak_tflops",
-    "tp",
-    "pp",
-    "dp",
-    "cp",
-    "ep",
-    "sp",
-    "vpp",
-    "mbs",
-    "gbs",
-    "recompute",
-    "zero_stage",
-    "sharding",
-    "precision",
-    "flash_attn",
-    "framework",
-    "task",
-    "step_time_s",
-    "tflops_gpu",
-    "mfu_pct",
-    "hfu_pct",
-    "tokens_s_gpu",
-    "peak_mem_gb",
-    "mem_kind",
-    "status",
-    "flops_convention",
-    "derived_fields",
-    "notes",
-]
+HEADER = (
+    "row_id,source_id,source_ref,confidence,model,params_b,layers,hidden,heads,kv_heads,head_dim,ffn,gated_mlp,vocab,seq_len,"
+    "n_experts,topk,moe_ffn,shared_ffn,n_dense_layers,arch_source,gpu,gpus,gpus_per_node,interconnect,peak_tflops,tp,pp,dp,cp,ep,"
+    "sp,vpp,mbs,gbs,recompute,zero_stage,sharding,precision,flash_attn,framework,task,step_time_s,tflops_gpu,mfu_pct,hfu_pct,"
+    "tokens_s_gpu,peak_mem_gb,mem_kind,status,flops_convention,derived_fields,notes"
+)
+COLUMNS = HEADER.split(",")
 
 GPT = {
     "model": "gpt-small",

@@ -1,0 +1,113 @@
+"""`planner validate`: predictions of measured runs, on the terminal or as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import solver
+from planner_service.cli.exits import UnreadableInput
+from planner_service.cli.inputs import read_file
+
+Document = dict[str, Any]
+
+
+def validation_report(files: list[Path], settings: list[str]) -> Document:
+    """The report of the files with columns overridden by `column=value`; raises UnreadableInput."""
+    texts = []
+    for path in files:
+        try:
+            texts.append((path.name, read_file(path).decode("utf-8-sig")))
+        except UnicodeDecodeError as error:
+            raise UnreadableInput(f"{path}: not UTF-8 text") from error
+    try:
+        return solver.validate(texts, _overrides(settings))
+    except solver.InvalidProblem as error:
+        details = "; ".join(f"{item.pointer[1:]}: {item.message}" for item in error.errors)
+        raise UnreadableInput(details) from error
+
+
+def _overrides(settings: list[str]) -> dict[str, str]:
+    found = {}
+    for setting in settings:
+        column, equals, value = setting.partition("=")
+        if not equals:
+            raise UnreadableInput(f"--set takes column=value, not {setting!r}")
+        found[column.strip()] = value.strip()
+    return found
+
+
+def render_validation(out: Console, document: Document) -> None:
+    """Every row, then the summary of every file."""
+    start = 0
+    for entry in document["files"]:
+        rows = document["rows"][start : start + entry["rows"]["total"]]
+        start += entry["rows"]["total"]
+        out.print(f"\n[bold]{escape(entry['file'])}[/]", highlight=False)
+        out.print(_row_table(rows))
+        _render_summary(out, entry)
+
+
+def _row_table(rows: list[Document]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("row")
+    for title in ("predicted s", "interval s", "peak GiB"):
+        table.add_column(title, justify="right")
+    table.add_column("memory")
+    table.add_column("remark", overflow="fold")
+    for row in rows:
+        if row["skipped_reason"] is not None:
+            table.add_row(escape(row["row_id"]), "", "", "", "", f"[dim]{escape('refused: ' + row['skipped_reason'])}[/]")
+            continue
+        low, high = row["predicted_interval_s"]
+        verdict = "safe" if row["safe"] else ("fits" if row["fits"] else "[red]no[/]")
+        table.add_row(
+            escape(row["row_id"]),
+            f"{row['predicted_step_time_s']:.4g}",
+            f"{low:.4g} … {high:.4g}",
+            f"{row['predicted_peak_memory_bytes'] / 2**30:.1f}",
+            verdict,
+            "completed" if row["completed"] else "",
+        )
+    return table
+
+
+def _render_summary(out: Console, entry: Document) -> None:
+    counts = entry["rows"]
+    out.print(f"{counts['used']} used, {counts['completed']} completed, {counts['refused']} refused", highlight=False)
+    for reason, count in entry["refused_reasons"].items():
+        out.print(f"  {count} refused: {escape(reason)}", highlight=False)
+    for title, key in (("step time", "step_time"), ("step time, completed rows", "step_time_completed")):
+        if entry[key]:
+            out.print(f"{title}: {_errors(entry[key])}", highlight=False)
+    for memory in entry["memory"]:
+        out.print(f"memory ({escape(memory['mem_kind'])}, as {memory['compared']}): {_errors(memory)}", highlight=False)
+    if entry["ranking"]:
+        _render_ranking(out, entry["ranking"])
+    verdict = entry["verdict"]
+    if verdict:
+        shares = ", ".join(f"{name} {_share(verdict[name])}" for name in ("precision", "recall", "f1"))
+        alarms = f"{verdict['out_of_memory_called']} of {verdict['out_of_memory_rows']} out-of-memory runs called"
+        out.print(f"fit verdict: {shares}; {alarms}, {verdict['false_alarms']} false alarms", highlight=False)
+
+
+def _render_ranking(out: Console, ranking: Document) -> None:
+    for group in ranking["groups"]:
+        tau = "-" if group["tau_b"] is None else f"{group['tau_b']:.2f}"
+        text = f"  order of {group['layouts']} layouts: tau {tau}, regret {group['regret_fraction']:.1%}"
+        out.print(f"{text}  [dim]{escape(group['name'])}[/]", highlight=False)
+
+
+def _errors(entry: Document) -> str:
+    sizes = ", ".join(f"{name} {entry[name]:.1%}" for name in ("median", "mean", "p90", "max"))
+    inside = entry.get("inside_interval")
+    tail = "" if inside is None else f", {inside:.0%} inside the interval"
+    return f"{entry['rows']} rows, error {sizes}, signed median {entry['signed_median']:+.1%}{tail}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
