@@ -14,22 +14,8 @@ from solver.catalog import CatalogCluster, CatalogDevice, UnknownName, clusters,
 from solver.validate.refusal import Refused
 from solver.validate.rows import Row
 
-SPELLINGS = {
-    "a100": "A100-SXM4-80",
-    "a100-80gb": "A100-SXM4-80",
-    "a100-40gb": "A100-SXM4-40",
-    "a800-80gb": "A100-SXM4-80",
-    "v100-16gb": "V100-SXM2-16",
-    "v100-32gb": "V100-SXM2-32",
-    "h100": "H100-SXM5-80",
-    "h100-80gb-sxm": "H100-SXM5-80",
-    "h100-96gb-hbm2e-500w": "H100-HBM2e-96",
-    "h200-141gb": "H200-SXM-141",
-    "b200": "B200-SXM-180",
-    "gb200": "GB200-SXM-186",
-    "mi300x": "MI300X-192",
-}
-"""published spellings that leave the memory size or the board open, and the device taken for them"""
+AMBIGUOUS = {"a100": "A100-SXM4-80", "v100": "V100-SXM2-32"}
+"""published spellings that leave the memory size open, and the device taken for them"""
 COUNTED = re.compile(r"^\s*(?:(\d+)\s*x\s+)?(.+?)\s*$")
 PER_NODE = re.compile(r"(?:(\d+)\s*x\s*)?(?:[A-Z]+)?(\d+(?:\.\d+)?)\s*(Gb/s|GB/s)[^;,]*?per\s+(node|GPU|device)", re.IGNORECASE)
 COUNT_OF_PORTS = re.compile(r"(\d+)\s*x\s*(?:[A-Za-z]+)?(\d+(?:\.\d+)?)\s*(Gb/s|GB/s)")
@@ -85,12 +71,12 @@ def _counts(row: Row, given: list[str | None]) -> list[int]:
 
 def catalogue_device(text: str, notes: list[str]) -> CatalogDevice:
     """The catalogue's device of a published name."""
-    spelled = SPELLINGS.get(text.lower())
+    taken = AMBIGUOUS.get(text.lower())
     try:
-        device = find_device(spelled or text)
+        device = find_device(taken or text)
     except UnknownName as error:
-        raise Refused(f"no rates for the device {text}: {error}") from error
-    if spelled is not None and text.lower() in ("a100", "a800-80gb"):
+        raise Refused(str(error)) from error
+    if taken is not None:
         notes.append(f"{text} taken as {device.name}")
     return device
 

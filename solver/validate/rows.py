@@ -34,6 +34,7 @@ class Row:
 
     row_id: str
     source_id: str | None = None
+    source_ref: str | None = None
     model: str | None = None
     params_b: float | None = None
     layers: int | None = None

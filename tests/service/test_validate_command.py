@@ -1,0 +1,40 @@
+"""`planner validate` on the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from planner_service.cli.commands import app
+from tests.solver.validate import sample_rows as samples
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    path = tmp_path / "ours.csv"
+    path.write_text(samples.document(samples.DENSE, samples.UNSTATED, samples.FINE_TUNED, samples.MEMORY), encoding="utf-8")
+    return path
+
+
+def test_json_is_the_report(measured: Path) -> None:
+    answer = CliRunner().invoke(app, ["validate", str(measured), "--json", "--set", "recompute=full"])
+    assert answer.exit_code == 0, answer.output
+    report = json.loads(answer.output)
+    assert [row["row_id"] for row in report["rows"]] == ["row-0", "row-1", "row-2", "row-3"]
+    assert report["files"][0]["file"] == "ours.csv"
+
+
+def test_terminal_lists_every_row_and_the_summary(measured: Path) -> None:
+    answer = CliRunner().invoke(app, ["validate", str(measured)])
+    assert answer.exit_code == 0, answer.output
+    assert all(f"row-{number}" in answer.output for number in range(4))
+    assert "2 used, 1 completed, 1 refused" in answer.output
+    assert "signed median" in answer.output
+
+
+@pytest.mark.parametrize("arguments", [["--set", "mbs"], ["--set", "speed=1"], ["missing.csv"]])
+def test_wrong_usage_is_64(measured: Path, arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["validate", str(measured), *arguments]).exit_code == 64
