@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from solver.replay import replay
     from solver.search import Outcome, search
     from solver.simulate import simulate
-    from solver.validate import validate
     from solver.warm import warm
 
 _LAZY = {
@@ -47,7 +46,6 @@ _LAZY = {
     "replay": "solver.replay",
     "search": "solver.search",
     "simulate": "solver.simulate",
-    "validate": "solver.validate",
     "warm": "solver.warm",
 }
 
@@ -89,7 +87,6 @@ __all__ = [
     "request_digest",
     "search",
     "simulate",
-    "validate",
     "versions",
     "warm",
 ]

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import solver
 from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import read_file
+from solver import InvalidProblem
+from solver.validate import validate
 
 Document = dict[str, Any]
 
@@ -25,8 +26,8 @@ def validation_report(files: list[Path], settings: list[str]) -> Document:
         except UnicodeDecodeError as error:
             raise UnreadableInput(f"{path}: not UTF-8 text") from error
     try:
-        return solver.validate(texts, _overrides(settings))
-    except solver.InvalidProblem as error:
+        return validate(texts, _overrides(settings))
+    except InvalidProblem as error:
         details = "; ".join(f"{item.pointer[1:]}: {item.message}" for item in error.errors)
         raise UnreadableInput(details) from error
 

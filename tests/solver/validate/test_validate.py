@@ -7,9 +7,8 @@ import math
 
 import pytest
 
-import solver
 from solver.errors import InvalidProblem
-from solver.validate import parse_rows, predict
+from solver.validate import parse_rows, predict, validate
 from solver.validate.complete import blanks, completions
 from solver.validate.memory import as_read, reading_kind
 from solver.validate.ranking import kendall_tau_b, rank
@@ -38,7 +37,7 @@ LOUD = {name: "" for name in ("step_time_s", "tflops_gpu", "mfu_pct", "hfu_pct",
 
 
 def test_every_row_appears_with_every_key() -> None:
-    report = solver.validate([("ours.csv", samples.document(*EVERY_KIND)), ("more.csv", samples.document(samples.DENSE))])
+    report = validate([("ours.csv", samples.document(*EVERY_KIND)), ("more.csv", samples.document(samples.DENSE))])
     assert [row["row_id"] for row in report["rows"]] == [f"row-{i}" for i in range(len(EVERY_KIND))] + ["row-0"]
     assert all(set(row) == ROW_KEYS for row in report["rows"])
     json.dumps(report, allow_nan=False)
@@ -48,15 +47,15 @@ def test_every_row_appears_with_every_key() -> None:
 
 
 def test_predictions_do_not_read_what_was_measured() -> None:
-    seen = solver.validate([("a", samples.document(*EVERY_KIND))])["rows"]
-    blind = solver.validate([("a", samples.document(*({**kind, **LOUD, "notes": "x"} for kind in EVERY_KIND)))])["rows"]
+    seen = validate([("a", samples.document(*EVERY_KIND))])["rows"]
+    blind = validate([("a", samples.document(*({**kind, **LOUD, "notes": "x"} for kind in EVERY_KIND)))])["rows"]
     for first, second in zip(seen, blind, strict=True):
         assert {**first, "measured_kind": None} == {**second, "measured_kind": None}
     assert [row["measured_kind"] for row in seen][6:9] == ["tokens_s_gpu", "tflops_gpu", None]
 
 
 def test_out_of_memory_is_called() -> None:
-    entry = solver.validate([("a", samples.document(samples.DENSE, samples.OUT_OF_MEMORY))])["files"][0]["verdict"]
+    entry = validate([("a", samples.document(samples.DENSE, samples.OUT_OF_MEMORY))])["files"][0]["verdict"]
     assert (entry["precision"], entry["recall"], entry["f1"]) == (1.0, 1.0, 1.0)
     assert (entry["out_of_memory_rows"], entry["out_of_memory_called"], entry["false_alarms"]) == (1, 1, 0)
 
@@ -83,7 +82,7 @@ def test_blank_batch_is_chosen_per_token() -> None:
 
 def test_file_without_the_header_is_refused() -> None:
     with pytest.raises(InvalidProblem):
-        solver.validate([("a", "x,y\n1,2\n")])
+        validate([("a", "x,y\n1,2\n")])
 
 
 def test_errors_are_of_the_ratio() -> None:
