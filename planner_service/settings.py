@@ -47,6 +47,9 @@ class Settings(BaseSettings):
     evaluation_max_time_s: float = Field(default=60.0, gt=0)
     max_waiting_evaluations: int = Field(default=64, ge=1)
 
+    max_event_streams: int = Field(default=100, ge=1)
+    answer_cache_bytes: int = Field(default=64 * 2**20, ge=0)
+
     @field_validator("database_url")
     @classmethod
     def _known_database(cls, value: str) -> str:

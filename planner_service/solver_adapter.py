@@ -24,6 +24,8 @@ from planner_service.solver_port import (
     ShouldStop,
     Start,
 )
+from planner_service.solver_schemas import solver_schemas
+from planner_service.solver_timeline import timeline_document
 from planner_service.store.records import StoredPlan
 
 PROVEN = ("optimal", "infeasible")
@@ -104,6 +106,16 @@ class RealSolver:
         with refusals():
             problem = solver.normalise(solver.parse_problem(orjson.loads(plan.context)))
             return json_text(solver.export(problem, solver.Plan.model_validate_json(plan.body), framework))
+
+    def timeline(self, plan: StoredPlan, scenario: int) -> str:
+        """The simulator's run of a stored plan."""
+        with refusals():
+            problem = solver.normalise(solver.parse_problem(orjson.loads(plan.context)))
+            return json_text(timeline_document(problem, solver.Plan.model_validate_json(plan.body), scenario))
+
+    def schemas(self) -> Document:
+        """See `solver_schemas`."""
+        return solver_schemas()
 
     def import_hf_config(self, config: Document) -> str:
         """The explicit sizes that a config.json means."""

@@ -104,6 +104,10 @@ class SolverPort(Protocol):
         """The files that run a plan in a framework."""
         ...
 
+    def timeline(self, plan: StoredPlan, scenario: int) -> str:
+        """Every operation of one step of a plan, for one of its scenarios."""
+        ...
+
     def import_hf_config(self, config: Document) -> str:
         """The model understood from a Hugging Face config.json."""
         ...
@@ -118,6 +122,10 @@ class SolverPort(Protocol):
 
     def frameworks(self) -> str:
         """The rule sets of frameworks."""
+        ...
+
+    def schemas(self) -> Document:
+        """JSON schemas of the solver's documents, by component name."""
         ...
 
 

@@ -31,6 +31,7 @@ from solver.problem import (
 from solver.versions import versions
 
 if TYPE_CHECKING:
+    from solver.balance.ledger import ledger
     from solver.certify import certify
     from solver.evaluate import Evaluator, evaluate
     from solver.replay import replay
@@ -43,6 +44,7 @@ _LAZY = {
     "Outcome": "solver.search",
     "certify": "solver.certify",
     "evaluate": "solver.evaluate",
+    "ledger": "solver.balance.ledger",
     "replay": "solver.replay",
     "search": "solver.search",
     "simulate": "solver.simulate",
@@ -74,6 +76,7 @@ __all__ = [
     "framework_names",
     "get_rule_set",
     "import_hf_config",
+    "ledger",
     "load_document",
     "models",
     "normal_form",

@@ -8,27 +8,39 @@ from typing import Any
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
+from planner_service.api.desk import desk_of
 from planner_service.body import parse_json, read_limited, require_object
-from planner_service.problems import Problem
-from planner_service.services import services_of
+from planner_service.problems import FieldProblem, Problem
+
+CLOSE = {"Connection": "close"}
 
 
-async def json_body(request: Request) -> dict[str, Any]:
-    """The body as a JSON object; raises `Problem` 400, 408, 413, 415 or 422."""
-    settings = services_of(request).settings
+async def raw_body(request: Request) -> bytes:
+    """The bytes of a JSON body; raises `Problem` 400, 408, 413 or 415."""
+    settings = desk_of(request).services.settings
     _require_json(request)
     announced = request.headers.get("content-length", "")
     announced_bytes = int(announced) if announced.isascii() and announced.isdigit() and len(announced) < 20 else None
     try:
         async with asyncio.timeout(settings.body_timeout_s):
-            raw = await read_limited(request.stream(), settings.max_body_bytes, announced_bytes)
+            return await read_limited(request.stream(), settings.max_body_bytes, announced_bytes)
     except TimeoutError:
-        raise Problem(
-            408, "body_timeout", f"More than {settings.body_timeout_s:g} s passed.", headers={"Connection": "close"}
-        ) from None
+        detail = f"The body took more than {settings.body_timeout_s:g} s to arrive."
+        raise Problem(408, "body_timeout", detail, headers=CLOSE) from None
     except ClientDisconnect:
         raise Problem(400, "malformed_json", "The connection ended before the body did.") from None
-    return require_object(await to_thread.run_sync(parse_json, raw, settings.max_body_depth))
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """The body as a JSON object; raises `Problem` 400, 408, 413, 415 or 422."""
+    desk = desk_of(request)
+    raw = await raw_body(request)
+    return await to_thread.run_sync(json_object_of, raw, desk.services.settings.max_body_depth, limiter=desk.thinking)
+
+
+def json_object_of(raw: bytes, max_depth: int) -> dict[str, Any]:
+    """The JSON object in these bytes."""
+    return require_object(parse_json(raw, max_depth))
 
 
 def _require_json(request: Request) -> None:
@@ -38,9 +50,15 @@ def _require_json(request: Request) -> None:
     charset = parameters.replace(" ", "").replace('"', "").lower()
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     json_media = media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
-    if (
-        not json_media
-        or encoding != "identity"
-        or (charset.startswith("charset=") and charset not in ("charset=utf-8", "charset=utf8"))
-    ):
-        raise Problem(415, "unsupported_media_type", "Send application/json in UTF-8, without a content encoding.")
+    if encoding != "identity":
+        _unsupported("content-encoding", "Send the body as it is, without a content encoding.", "identity")
+    if not json_media:
+        _unsupported("content-type", "Send JSON, and say so in Content-Type.", "application/json")
+    if charset.startswith("charset=") and charset not in ("charset=utf-8", "charset=utf8"):
+        _unsupported("content-type", "JSON is in UTF-8.", "application/json; charset=utf-8")
+
+
+def _unsupported(header: str, message: str, allowed: str) -> None:
+    """415 that names the header."""
+    error = FieldProblem(f"/header/{header}", "unsupported_media_type", message, (allowed,))
+    raise Problem(415, "unsupported_media_type", message, [error])

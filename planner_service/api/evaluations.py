@@ -9,25 +9,26 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from planner_service.api.bodies import json_body
+from planner_service.api.desk import desk_of
+from planner_service.api.examples import EVALUATION
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response
+from planner_service.api.strict_route import StrictRoute
 from planner_service.body import require_members, require_object
 from planner_service.jobs.child_messages import evaluation_answer
-from planner_service.services import services_of
 
-router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"])
-BODY = "`{problem, layout}`; the layout in full or in classical words (tp, pp, dp, ...)"
+router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"], route_class=StrictRoute)
 
 
 @router.post(
     "",
     operation_id="createEvaluation",
     response_class=Response,
-    responses=documented(200, 429, *BODY_ERRORS),
-    openapi_extra=documented_body(BODY, "problem", "layout"),
+    responses=documented("Evaluation", 200, 429, *BODY_ERRORS),
+    openapi_extra=documented_body("EvaluationRequest", EVALUATION),
 )
 async def create_evaluation(request: Request) -> Response:
-    """Judges one layout; its plan is stored."""
-    services = services_of(request)
+    """Judges one layout, in full or in classical words; its plan is stored."""
+    services = desk_of(request).services
     document = await json_body(request)
     require_members(document, ("problem", "layout"))
     problem, layout = require_object(document["problem"], "/problem"), require_object(document["layout"], "/layout")

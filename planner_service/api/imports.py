@@ -7,20 +7,23 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from planner_service.api.bodies import json_body
+from planner_service.api.desk import desk_of
+from planner_service.api.examples import HF_CONFIG
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response
-from planner_service.services import services_of
+from planner_service.api.strict_route import StrictRoute
 
-router = APIRouter(prefix="/v1/imports", tags=["imports"])
+router = APIRouter(prefix="/v1/imports", tags=["imports"], route_class=StrictRoute)
 
 
 @router.post(
     "/hf-config",
     operation_id="importHfConfig",
     response_class=Response,
-    responses=documented(200, *BODY_ERRORS),
-    openapi_extra=documented_body("The content of a Hugging Face config.json"),
+    responses=documented("ImportedModel", 200, *BODY_ERRORS),
+    openapi_extra=documented_body("HfConfig", HF_CONFIG),
 )
 async def import_hf_config(request: Request) -> Response:
     """The explicit sizes that a config.json means, with warnings."""
+    desk = desk_of(request)
     config = await json_body(request)
-    return json_response(await to_thread.run_sync(services_of(request).solver.import_hf_config, config))
+    return json_response(await to_thread.run_sync(desk.services.solver.import_hf_config, config, limiter=desk.thinking))

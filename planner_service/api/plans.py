@@ -1,57 +1,71 @@
-"""GET /v1/plans/{id} and its exports: immutable, so the id is the ETag."""
+"""GET /v1/plans/{id}, its exports and its timeline: immutable, so the id is the ETag."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from planner_service.api.responses import HEADERS, documented, json_response, not_found
-from planner_service.services import Services, services_of
-from planner_service.store.identifiers import is_plan_id
-from planner_service.store.records import StoredPlan
+from planner_service.api.answers import Answer, Key
+from planner_service.api.desk import Desk, desk_of
+from planner_service.api.finding import find_plan
+from planner_service.api.responses import documented, json_response, tagged_response
+from planner_service.api.strict_route import StrictRoute
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 IMMUTABLE = "public, max-age=31536000, immutable"
 
 
-@router.get("/{plan_id}", operation_id="getPlan", response_class=Response, responses=documented(200, 304, 404))
+@router.get("/{plan_id}", operation_id="getPlan", response_class=Response, responses=documented("Plan", 200, 304, 404, 410))
 async def get_plan(request: Request, plan_id: str) -> Response:
     """A plan: layout, prediction, where it is expressible."""
-    plan = await to_thread.run_sync(_find, services_of(request), plan_id)
-    headers = {"ETag": f'"{plan.id}"', "Cache-Control": IMMUTABLE}
-    if _matches(request.headers.getlist("if-none-match"), headers["ETag"]):
-        return Response(status_code=304, headers={**HEADERS, **headers})
-    return json_response(plan.body, headers=headers)
+    desk = desk_of(request)
+    key = Key("plan", plan_id)
+    kept = await desk.answers.find(key)
+    desk.metrics.looked_up(kept is not None)
+    if kept is None:
+        kept = await to_thread.run_sync(_read, desk, key)
+    return tagged_response(request, kept.body, kept.etag, IMMUTABLE)
 
 
 @router.get(
     "/{plan_id}/exports/{framework}",
     operation_id="exportPlan",
     response_class=Response,
-    responses=documented(200, 404, 409, 422, 429),
+    responses=documented("Export", 200, 404, 409, 410, 429),
 )
 async def export_plan(request: Request, plan_id: str, framework: str) -> Response:
     """The files and the command that run a plan in a framework; 409 names what the framework cannot express."""
-    services = services_of(request)
-    plan = await to_thread.run_sync(_find, services, plan_id)
+    services = desk_of(request).services
+    plan = await to_thread.run_sync(find_plan, services, plan_id)
     message = {"kind": "export", "plan": asdict(plan), "framework": framework}
     answer = await asyncio.wrap_future(services.evaluator.submit(message))
     return json_response(answer["export"])
 
 
-def _find(services: Services, plan_id: str) -> StoredPlan:
-    """The plan, or 404."""
-    found = services.plans.get(plan_id) if is_plan_id(plan_id) else None
-    if found is None:
-        raise not_found("plan")
-    return found
+@router.get(
+    "/{plan_id}/timeline",
+    operation_id="getTimeline",
+    response_class=Response,
+    responses=documented("Timeline", 200, 404, 410, 429),
+)
+async def get_timeline(request: Request, plan_id: str, scenario: Annotated[int, Query(ge=0, le=10_000)] = 0) -> Response:
+    """Every operation of one step as the simulator runs it, of the replica that ends last in each chain of stages."""
+    services = desk_of(request).services
+    plan = await to_thread.run_sync(find_plan, services, plan_id)
+    message = {"kind": "timeline", "plan": asdict(plan), "scenario": scenario}
+    answer = await asyncio.wrap_future(services.evaluator.submit(message))
+    return json_response(answer["timeline"])
 
 
-def _matches(conditions: list[str], etag: str) -> bool:
-    """If-None-Match (weak comparison)."""
-    tags = [tag.strip().removeprefix("W/") for tag in ",".join(conditions).split(",")]
-    return "*" in tags or etag in tags
+def _read(desk: Desk, key: Key) -> Answer:
+    """The plan, kept in memory."""
+    generation = desk.services.searches.generation()
+    plan = find_plan(desk.services, str(key.identity))
+    answer = Answer(plan.body.encode(), f'"{plan.id}"')
+    desk.answers.keep(key, answer, generation)
+    return answer

@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
+from planner_service.api.schemas import reference
 from planner_service.problems import MEDIA_TYPE, Problem
 
 HEADERS = {"X-Content-Type-Options": "nosniff"}
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "code", "errors"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["pointer", "code", "message", "allowed"],
-                "properties": {
-                    "pointer": {"type": "string"},
-                    "code": {"type": "string"},
-                    "message": {"type": "string"},
-                    "allowed": {"type": ["array", "null"]},
-                },
-            },
-        },
-    },
-}
+JSON = "application/json"
+REVALIDATE = "no-cache"
 DESCRIPTIONS = {
     200: "Done",
     202: "Accepted",
+    204: "Done, nothing to say",
     304: "Not modified",
     400: "Not JSON",
     404: "Not found",
-    405: "Method not allowed",
+    406: "None of the accepted media types is available",
     408: "The body did not arrive in time",
-    409: "Not expressible in the framework",
+    409: "In conflict with what there is",
+    410: "Was there once",
     413: "Body too large",
     415: "Not application/json",
     422: "Not valid",
     429: "Too many are waiting",
+    500: "The service made an error",
     503: "Not ready",
 }
-BODY_ERRORS = (400, 408, 413, 415, 422)
+BODY_ERRORS = (400, 408, 413, 415)
+ALWAYS = (406, 422, 500)
+NO_CONTENT = (204, 304)
 
 
 def json_response(content: bytes | str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON that is already text."""
     merged = {"Cache-Control": "no-store", **HEADERS, **(headers or {})}
-    return Response(content, status_code=status, media_type="application/json", headers=merged)
+    return Response(content, status_code=status, media_type=JSON, headers=merged)
 
 
 def problem_response(problem: Problem) -> Response:
@@ -64,25 +50,64 @@ def problem_response(problem: Problem) -> Response:
     return Response(problem.text(), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
+def tagged_response(
+    request: Request, content: bytes, etag: str | None = None, cache_control: str = REVALIDATE, **headers: str
+) -> Response:
+    """JSON with an ETag (by default of its bytes), or 304 when the client has just that."""
+    tag = etag or etag_of(content)
+    sent = {"ETag": tag, "Cache-Control": cache_control, **headers}
+    if matches(request.headers.getlist("if-none-match"), tag):
+        return Response(status_code=304, headers={**HEADERS, **sent})
+    return json_response(content, headers=sent)
+
+
+def etag_of(content: bytes) -> str:
+    """A strong ETag of these bytes."""
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+
+def matches(conditions: list[str], etag: str) -> bool:
+    """If-None-Match (weak comparison)."""
+    if not conditions:
+        return False
+    tags = [tag.strip().removeprefix("W/") for tag in ",".join(conditions).split(",")]
+    return "*" in tags or etag in tags
+
+
 def not_found(what: str) -> Problem:
     """404 for something that does not exist."""
     return Problem(404, "not_found", f"There is no such {what}.")
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route for OpenAPI."""
-    made: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        good = status < 400
-        schema = {"type": "object"} if good else PROBLEM_SCHEMA
-        content = {} if status == 304 else {"content": {"application/json" if good else MEDIA_TYPE: {"schema": schema}}}
-        made[status] = {"description": DESCRIPTIONS[status], **content}
-    return made
+def gone(what: str) -> Problem:
+    """410 for something that was deleted or evicted."""
+    return Problem(410, "gone", f"This {what} was deleted or evicted; send its problem again.")
 
 
-def documented_body(description: str, *required: str) -> dict[str, Any]:
+def documented(answer: str | None, *statuses: int, media: str = JSON) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route for OpenAPI: `answer` names the component of the good ones."""
+    return {status: _documented(answer, status, media) for status in sorted({*statuses, *ALWAYS})}
+
+
+def _documented(answer: str | None, status: int, media: str) -> dict[str, Any]:
+    """One answer."""
+    if status in NO_CONTENT:
+        return {"description": DESCRIPTIONS[status]}
+    if status >= 400:
+        content = {MEDIA_TYPE: {"schema": reference("ErrorDocument")}}
+    else:
+        content = {media: {"schema": reference(answer) if answer else {"type": "string"}}}
+    return {"description": DESCRIPTIONS[status], "content": content}
+
+
+def documented_body(component: str, example: Any = None) -> dict[str, Any]:
     """The request body of a route for OpenAPI; it is parsed by `planner_service.body`, not by the framework."""
-    schema: dict[str, Any] = {"type": "object", "description": description}
-    if required:
-        schema["required"] = list(required)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    content: dict[str, Any] = {"schema": reference(component)}
+    if example is not None:
+        content["example"] = example
+    return {"requestBody": {"required": True, "content": {JSON: content}}}
+
+
+def documented_header(name: str, description: str) -> dict[str, Any]:
+    """An optional request header for OpenAPI."""
+    return {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": description}

@@ -140,6 +140,7 @@ def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbo
     calls: dict[str, Callable[[], dict[str, Any]]] = {
         "search": lambda: run_search(solver, job, inbox, outbox),
         "evaluate": lambda: evaluation_document(solver.evaluate(job["problem"], job["layout"])),
+        "timeline": lambda: {"timeline": solver.timeline(StoredPlan(**job["plan"]), job["scenario"])},
         "export": lambda: {"export": solver.export(StoredPlan(**job["plan"]), job["framework"])},
     }
     return calls[job["kind"]]()

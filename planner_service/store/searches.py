@@ -158,6 +158,13 @@ class SearchStore:
         """Grows whenever a search or plan is edited or deleted: bytes kept elsewhere are good while it stays."""
         return read_generation(self._engine)
 
+    def counts(self) -> dict[State, int]:
+        """How many searches are in each state."""
+        query = select(searches.c.state, func.count()).group_by(searches.c.state)
+        with reading(self._engine) as connection:
+            found = {State(state): count for state, count in connection.execute(query)}
+        return {state: found.get(state, 0) for state in State}
+
     def queued(self) -> int:
         """How many searches wait."""
         with reading(self._engine) as connection:

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from planner_service.problems import FieldProblem, Problem
+from planner_service.solver_adapter import RealSolver
 from planner_service.solver_port import NOTHING_KNOWN, Checked, EvaluationAnswer, SearchAnswer
 from planner_service.store.records import StoredPlan
 from tests.service.sample_documents import plan_document, result_document
@@ -118,6 +119,12 @@ class FakeSolver:
 
     def models(self):
         return '{"models":[]}'
+
+    def timeline(self, plan, scenario):
+        return orjson.dumps({"plan_id": plan.id, "scenario": scenario, "step_time_s": 1.0, "operations": []}).decode()
+
+    def schemas(self):
+        return RealSolver().schemas()
 
     def frameworks(self):
         return '{"frameworks":[]}'

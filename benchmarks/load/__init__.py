@@ -1,0 +1,1 @@
+"""Load on a running server: a generator that is cheap enough to share two processors with what it measures."""
