@@ -1,5 +1,5 @@
 """Admissible bounds: never above the price of any layout of a cell."""
 
-from solver.bounds.skeleton import SkeletonBounds, skeleton_bounds
+from solver.bounds.skeleton import SkeletonBounds, average_bounds, skeleton_bounds
 
-__all__ = ["SkeletonBounds", "skeleton_bounds"]
+__all__ = ["SkeletonBounds", "average_bounds", "skeleton_bounds"]

@@ -33,6 +33,30 @@ def skeleton_bounds(model: CostModel, tables: Tables, candidates: Candidates, op
     return bound
 
 
+def average_bounds(
+    model: CostModel, tables: Tables, point: np.ndarray, stages: np.ndarray, micro_batches: np.ndarray
+) -> np.ndarray:
+    """Seconds that equal replicas on one kind of device cannot undercut however the layers are cut, from table rows `point`.
+
+    A micro-batch keeps the stages busy for S = sum over layers, embedding and head of forward + backward; the slowest stage takes
+    at least S / stages of it, and runs m of them one after the other: step >= m S / stages [P]. S is that of the mean work, which
+    the replicas take on average when every row is dealt once.
+    """
+    shape = model.architecture
+    counts = np.bincount(shape.kind_of_layer, minlength=len(shape.kinds)).astype(np.float64)
+    if shape.mtp_layers:
+        counts[-1] = shape.mtp_layers
+    rows, inverse = np.unique(point, return_inverse=True)
+    work = model.scalars[col.MEAN_WORK] * tables.points[rows, col.POINT_MBS]
+    entry = tables.kinds[rows]
+    base = entry[:, :, col.FORWARD_BASE] + entry[:, :, col.BACKWARD_BASE]
+    slope = entry[:, :, col.FORWARD_SLOPE] + entry[:, :, col.BACKWARD_SLOPE]
+    ends = tables.points[rows][:, [col.EMBEDDING_FORWARD, col.EMBEDDING_BACKWARD, col.HEAD_FORWARD, col.HEAD_BACKWARD]]
+    whole = (base + slope * work[:, None]) @ counts + ends.sum(axis=1)
+    bound: np.ndarray = micro_batches * whole[inverse.ravel()] / stages + model.scalars[col.STEP_OVERHEAD]
+    return bound
+
+
 def _window(model: CostModel, tables: Tables, candidates: Candidates, open_parts: SkeletonBounds, mask: np.ndarray) -> np.ndarray:
     bound = np.full(len(candidates), np.inf)
     skeleton_batch(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from solver.bounds import SkeletonBounds, skeleton_bounds
+from solver.bounds import average_bounds as bounds_of_averages
 from solver.cost.table import CostModel
 from solver.plan import Progress
 from solver.search.cells import REPLICAS, STAGES, UNIFORM, Cells
@@ -27,7 +28,10 @@ LARGEST_BLOCK = 2048
 SPLIT_BLOCK = 512
 EXHAUST_CELLS = 1500
 """uniform cells up to this number are all priced, not only those below the incumbent"""
-BOUND_BLOCK = 100_000
+SEED_EVERY = 4
+SEED_ROUNDS = 6
+SEED_CELLS = 256
+"""while a large space is laid out, up to so many rounds of so many cells are priced after every few blocks"""
 CLOSE = 1.0 - 1e-9
 """relative slack for rounding when a bound closes a cell"""
 POOL = 512
@@ -106,42 +110,76 @@ class Driver:
         search = model.problem.search
         self.target_gap = search.target_gap
         self.exhaust = False
-        self.later_bound = np.inf
-        self.later_leaves = 0
+        self.later_bound = 0.0
         self.work_limit = search.work_limit
         self.longest_s = model.problem.constraints.max_step_time_s or np.inf
 
     def run(self) -> SearchState:
         """Search until the proof, the target gap, the work limit or the caller's stop."""
-        cells = self.space.cells
-        bounds = self._first_bounds(cells)
-        frontier = Frontier()
-        uniform = cells.family == UNIFORM
-        if self.model.problem.search.force == "bounds":
-            uniform = np.zeros(len(cells), dtype=bool)
-        elif int(uniform.sum()) <= EXHAUST_CELLS and self.work_limit is None:
-            self._exhaust(cells.take(uniform))
-            cells, bounds = cells.take(~uniform), bounds[~uniform]
-            uniform = uniform[~uniform]
-        self.later_bound = float(bounds[~uniform].min()) if (~uniform).any() else np.inf
-        self.later_leaves = int(cells.leaves[~uniform].sum())
-        frontier.push(cells.take(uniform), bounds[uniform])
-        self._drain(frontier)
-        self.later_bound, self.later_leaves = np.inf, 0
-        frontier.push(cells.take(~uniform), bounds[~uniform])
-        self._drain(frontier)
-        self._report(self._close(frontier))
+        first, later = Frontier(), Frontier()
+        uniform_cells = sum(int((block.family == UNIFORM).sum()) for block in self.space.blocks)
+        forced = self.model.problem.search.force == "bounds"
+        exhausts = not forced and uniform_cells <= EXHAUST_CELLS and self.work_limit is None
+        for index, block in enumerate(self.space.blocks):
+            uniform = (block.family == UNIFORM) & (not forced)
+            if exhausts:
+                self._exhaust(block.take(uniform))
+                block, uniform = block.take(~uniform), uniform[~uniform]
+            bounds = self._first_bounds(block, index)
+            self._push(first, block.take(uniform), bounds[uniform])
+            self._push(later, block.take(~uniform), bounds[~uniform])
+            if index % SEED_EVERY == 0 and len(self.space.blocks) > 1:
+                self._seed(first, later)
+        self.later_bound = later.least()
+        self._drain(first)
+        self.later_bound = np.inf
+        later.absorb(first)
+        self._drain(later)
+        self._report(self._close(later))
         return self.state
 
-    def _first_bounds(self, cells: Cells) -> np.ndarray:
-        """Bounds of all cells, block by block; blocks that a stop leaves over have the trivial bound."""
-        bounds = np.zeros(len(cells))
-        for start in range(0, len(cells), BOUND_BLOCK):
-            if start and self.should_stop():
-                break
-            block = np.arange(start, min(start + BOUND_BLOCK, len(cells)))
-            bounds[block] = self._bounds(cells.take(block))
+    def _first_bounds(self, block: Cells, index: int) -> np.ndarray:
+        """Bounds of a block, the cheap one where it closes a cell; blocks that a stop leaves over have the trivial bound."""
+        bounds = np.zeros(len(block))
+        if index and self.should_stop():
+            return bounds
+        bounds = self.average_bounds(block) if self.state.best else bounds
+        best = self.state.best
+        left = np.flatnonzero(bounds < (best.value * CLOSE if best else np.inf))
+        bounds[left] = self._bounds(block.take(left))
         return bounds
+
+    def average_bounds(self, cells: Cells) -> np.ndarray:
+        """Bounds of cells with one mesh on one group that deal every row once, 0 for the others."""
+        bounds = np.zeros(len(cells))
+        plain = (cells.family == UNIFORM) & (cells.group[:, 0] == cells.group[:, 1]) & (cells.rows == self.model.scenarios.rows)
+        if plain.any():
+            chosen = cells.take(plain)
+            points = self.builder.points_of(chosen)[:, 0]
+            seconds = bounds_of_averages(self.model, self.builder.tables(), points, chosen.stages, chosen.micro[:, 0])
+            bounds[plain] = seconds * self.weight(chosen)
+        return bounds
+
+    def _seed(self, first: Frontier, later: Frontier) -> None:
+        """Price the most promising cells so far: an early incumbent closes most of a large space as it is laid out."""
+        if self.work_limit is not None or self.keep_proof:
+            return
+        frontier = first if first.parts else later
+        for _ in range(SEED_ROUNDS):
+            block, bounds = frontier.pop(SEED_CELLS, self._cutoff())
+            if block is None:
+                break
+            if self._stopped():
+                frontier.push(block, bounds)
+                return
+            self._visit(block, bounds, frontier)
+            if self.state.best:
+                break
+        if self.state.best:
+            for waiting in (first, later):
+                for cells, _ in waiting.close(self.state.best.value * CLOSE):
+                    self.state.tally.bound += int(cells.leaves.sum())
+        self._report(first)
 
     def _exhaust(self, cells: Cells) -> None:
         """Price every layout of a small uniform space: its Pareto points are then exact."""
@@ -343,7 +381,8 @@ class Driver:
         best = self.state.best
         bound = min(frontier.least(), self.later_bound)
         value = best.value if best else None
-        lowest = min(bound, value) if value is not None else (bound if np.isfinite(bound) else None)
+        known = bound > 0.0 and (value is not None or np.isfinite(bound))
+        lowest = (bound if value is None else min(bound, value)) if known else None
         gap = (value - lowest) / value if value and lowest is not None else None
         if best is not None and best is not self.told:
             self.told = best

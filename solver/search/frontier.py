@@ -53,6 +53,27 @@ class Frontier:
         order = np.argsort(bounds, kind="stable")
         return cells.take(order), bounds[order]
 
+    def close(self, value: float) -> list[tuple[Cells, np.ndarray]]:
+        """Take out everything whose bound is not below `value`; what stays is kept without the gaps."""
+        closed = []
+        parts = []
+        for part in self.parts:
+            over = part.waiting & (part.bounds >= value)
+            if not over.any():
+                parts.append(part)
+                continue
+            closed.append((part.cells.take(over), part.bounds[over]))
+            keep = part.waiting & ~over
+            if keep.any():
+                parts.append(_Part(part.cells.take(keep), part.bounds[keep], np.ones(int(keep.sum()), dtype=bool)))
+        self.parts = parts
+        return closed
+
+    def absorb(self, other: Frontier) -> None:
+        """Take over everything that `other` holds."""
+        self.parts += other.parts
+        other.parts = []
+
     def rest(self) -> tuple[Cells, np.ndarray]:
         """Everything unvisited."""
         if not self.parts:

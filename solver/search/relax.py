@@ -124,7 +124,7 @@ class Relaxer:
 
 
 def _binding(session: Session, state: SearchState) -> tuple[str, str]:
-    if not len(session.space.cells):
+    if not session.space.leaves:
         return "no_legal_layout", "No combination of degrees is legal in the framework under these constraints."
     problem = session.problem
     if (state.tally.evaluated or state.tally.bound) and problem.constraints.max_step_time_s is not None:

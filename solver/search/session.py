@@ -45,11 +45,16 @@ class Session:
         on_incumbent: Callable[[float, Callable[[], Layout]], None] = lambda value, layout: None,
     ) -> SearchState:
         """Search the stated space; `on_incumbent` gets each new best value, and its layout when it asks."""
+        return self.driver(should_stop, on_progress, lambda found: on_incumbent(found.value, lambda: self.layout(found))).run()
 
-        def tell(found: Found) -> None:
-            on_incumbent(found.value, lambda: self.layout(found))
-
-        driver = Driver(
+    def driver(
+        self,
+        should_stop: Callable[[], bool],
+        on_progress: Callable[[Progress], None],
+        on_incumbent: Callable[[Found], None] = lambda found: None,
+    ) -> Driver:
+        """One search over the stated space, not yet run."""
+        return Driver(
             self.model,
             self.grid,
             self.builder,
@@ -58,9 +63,8 @@ class Session:
             should_stop=should_stop,
             on_progress=on_progress,
             keep_proof=self.problem.search.proof,
-            on_incumbent=tell,
+            on_incumbent=on_incumbent,
         )
-        return driver.run()
 
     def layout(self, found: Found) -> Layout:
         """The layout document of a priced variant."""

@@ -19,20 +19,25 @@ from solver.search.pairs import replica_cells, stage_cells
 from solver.search.tables import TableBuilder
 from solver.search.uniform import uniform_cells, uniform_pair_cells
 
-SMALL_SPACE = 100_000
-"""so many cells are laid out at once: a search that is stopped at its start still has their bound"""
-MOST_CELLS = 6_000_000
+BLOCK = 65_536
+"""cells that are laid out, checked and bounded together: whatever the space, a block stays in the processor's cache"""
+MOST_CELLS = 40_000_000
 OPTION_WORDS = ("none", "core_attn", "selective", "full")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatedSpace:
-    """Legal cells, and the certificate's words for them."""
+    """Legal cells in blocks, and the certificate's words for them."""
 
-    cells: Cells
+    blocks: tuple[Cells, ...]
     leaves: int
     count: int
     dimensions: dict[str, tuple[Any, ...]]
+
+    @property
+    def cells(self) -> Cells:
+        """All cells in one piece (small spaces)."""
+        return Cells.concatenate(list(self.blocks)) if self.blocks else no_cells()
 
 
 class Stopped(Exception):
@@ -49,23 +54,56 @@ def stated_space(
 ) -> StatedSpace:
     """All legal cells under the constraints; InvalidProblem when they are too many, Stopped when told to stop."""
     pairs = _pairs(model, rules)
-    parts: list[Cells] = []
+    blocks: list[Cells] = []
+    seen = _Values()
     size = 0
-    for part in _all_parts(model, rules, grid, pairs):
-        parts.append(part)
-        size += len(part)
+    for block in _blocks(_all_parts(model, rules, grid, pairs)):
+        size += len(block)
         _check_size(size)
-        if size > SMALL_SPACE and should_stop():
+        if blocks and should_stop():
             raise Stopped
-    cells = Cells.concatenate(parts) if parts else no_cells()
-    if len(cells):
-        cells = cells.take(_allowed(model, grid, cells))
-        cells = cells.take(legal_cells(rules, model, grid, cells))
-        cells = cells.take(builder.new_cuts(cells))
-    leaves = int(cells.leaves.sum())
+        kept = block.take(_allowed(model, grid, block))
+        kept = kept.take(legal_cells(rules, model, grid, kept))
+        kept = kept.take(builder.new_cuts(kept))
+        if len(kept):
+            blocks.append(kept)
+            seen.add(kept)
+    leaves = sum(int(block.leaves.sum()) for block in blocks)
     return StatedSpace(
-        cells=cells, leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, cells, pairs)
+        blocks=tuple(blocks), leaves=leaves, count=leaves * layouts_per_leaf, dimensions=_dimensions(model, grid, seen, pairs)
     )
+
+
+def _blocks(parts: Iterator[Cells]) -> Iterator[Cells]:
+    """Parts joined and cut so that blocks have about BLOCK cells."""
+    waiting: list[Cells] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= BLOCK:
+            joined = Cells.concatenate(waiting)
+            for start in range(0, size, BLOCK):
+                yield joined.take(np.arange(start, min(start + BLOCK, size)))
+            waiting, size = [], 0
+    if waiting:
+        yield Cells.concatenate(waiting)
+
+
+class _Values:
+    """Distinct values of the dimensions over all blocks."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, set[int]] = {}
+
+    def add(self, cells: Cells) -> None:
+        """Note the values that occur in a block."""
+        for name in ("family", "tp", "cp", "stages", "vpp", "total_dp", "ep", "etp", "mbs"):
+            self.found.setdefault(name, set()).update(np.unique(getattr(cells, name)).tolist())
+
+    def of(self, name: str) -> tuple[int, ...]:
+        """Values seen, rising."""
+        return tuple(sorted(self.found.get(name, ())))
 
 
 def _all_parts(model: CostModel, rules: RuleSet, grid: Grid, pairs: list[tuple[int, int]]) -> Iterator[Cells]:
@@ -124,27 +162,24 @@ def hourly_price(model: CostModel, cells: Cells) -> np.ndarray:
     return total
 
 
-def _dimensions(model: CostModel, grid: Grid, cells: Cells, pairs: list[tuple[int, int]]) -> dict[str, tuple[Any, ...]]:
+def _dimensions(model: CostModel, grid: Grid, seen: _Values, pairs: list[tuple[int, int]]) -> dict[str, tuple[Any, ...]]:
     """Option grid of every dimension, as it occurs in the cells."""
     names = [group.name for group in model.problem.cluster.groups]
     groups: list[list[str]] = [[name] for name in names] + [[names[a], names[b]] for a, b in pairs]
 
-    def values(array: np.ndarray) -> tuple[int, ...]:
-        return tuple(int(value) for value in np.unique(array)) if len(cells) else ()
-
     families = ("uniform", "unlike_replicas", "unlike_stages")
     return {
         "groups": tuple(groups),
-        "structure": tuple(families[index] for index in values(cells.family)),
-        "tp": values(cells.tp),
-        "cp": values(cells.cp),
+        "structure": tuple(families[index] for index in seen.of("family")),
+        "tp": seen.of("tp"),
+        "cp": seen.of("cp"),
         "cp_kind": tuple(CP_KINDS[index] for index in grid.cp_kind),
-        "pp": values(cells.stages),
-        "vpp": values(cells.vpp),
-        "dp": values(cells.total_dp),
-        "ep": values(cells.ep),
-        "etp": values(cells.etp),
-        "mbs": values(cells.mbs),
+        "pp": seen.of("stages"),
+        "vpp": seen.of("vpp"),
+        "dp": seen.of("total_dp"),
+        "ep": seen.of("ep"),
+        "etp": seen.of("etp"),
+        "mbs": seen.of("mbs"),
         "layer_split": tuple(SPLITS[index] for index in grid.splits),
         "sequence_parallel": ("tp > 1",) if grid.sequence_parallel[0] else (False,),
         "zero": tuple(sorted({state.zero for state in grid.states})),

@@ -80,12 +80,13 @@ class TableBuilder:
             mbs=cells.mbs,
             count=cells.dp,
             micro_batches=cells.micro,
-            slot_point=self._points(cells),
+            slot_point=self.points_of(cells),
             slot_mesh=slot_mesh,
             cross_mesh=cross,
         )
 
-    def _points(self, cells: Cells) -> np.ndarray:
+    def points_of(self, cells: Cells) -> np.ndarray:
+        """int[cells, 2] rows of the point table of each slot."""
         found = np.empty((len(cells), 2), dtype=np.int64)
         for slot in range(2):
             keys = np.stack(
@@ -235,7 +236,7 @@ class TableBuilder:
 
     def _timed_splits(self, cells: Cells) -> np.ndarray:
         """Rows of the timed cuts of cells, REPEATED where another rule gives the same cut."""
-        keys, inverse = distinct_rows(np.stack([cells.stages * cells.vpp, self._points(cells)[:, 0]], axis=1))
+        keys, inverse = distinct_rows(np.stack([cells.stages * cells.vpp, self.points_of(cells)[:, 0]], axis=1))
         fresh = np.array([key for key in keys.tolist() if tuple(key) not in self.timed_rows], dtype=np.int64).reshape(-1, 2)
         for count in np.unique(fresh[:, 0]).tolist():
             points = fresh[fresh[:, 0] == count, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -81,15 +82,22 @@ def _with_experts(
     across = groups[0] != groups[1]
     if across and boundary % replica:
         return
-    for ep in grid.ep:
-        for etp in grid.etp:
-            keep = (replica * base["dp"]) % (ep * etp) == 0
-            if across:
-                keep &= _reaches(base["dp"], boundary // replica, stages, replica, ep * etp, model.collectives_cross(*groups))
-            for cp_kind in grid.cp_kind if cp > 1 else (0,):
-                if keep.any():
-                    chosen = {name: values[keep] for name, values in base.items()}
-                    yield _uniform(groups, boundary // replica, tp, cp, cp_kind, ep, etp, stages, chosen, across)
+    kept: list[np.ndarray] = []
+    choices: list[tuple[int, int, int]] = []
+    for ep, etp in product(grid.ep, grid.etp):
+        keep = (replica * base["dp"]) % (ep * etp) == 0
+        if across:
+            keep &= _reaches(base["dp"], boundary // replica, stages, replica, ep * etp, model.collectives_cross(*groups))
+        if keep.any():
+            kinds = grid.cp_kind if cp > 1 else (0,)
+            kept += [np.flatnonzero(keep)] * len(kinds)
+            choices += [(ep, etp, kind) for kind in kinds]
+    if not kept:
+        return
+    rows = np.concatenate(kept)
+    experts, expert_tensor, cp_kind = np.repeat(np.array(choices, dtype=np.int64), [len(part) for part in kept], axis=0).T
+    chosen = {name: values[rows] for name, values in base.items()}
+    yield _uniform(groups, boundary // replica, tp, cp, cp_kind, experts, expert_tensor, stages, chosen, across)
 
 
 def _reaches(dp: np.ndarray, first_replicas: int, stages: int, replica: int, expert_ranks: int, collectives: bool) -> np.ndarray:
@@ -107,9 +115,9 @@ def _uniform(
     first_replicas: int,
     tp: int,
     cp: int,
-    cp_kind: int,
-    ep: int,
-    etp: int,
+    cp_kind: np.ndarray,
+    ep: np.ndarray,
+    etp: np.ndarray,
     stages: int,
     base: dict[str, np.ndarray],
     across: bool,
