@@ -4,5 +4,7 @@ An importer imports nothing of the problem: it returns plain documents, which th
 """
 
 from solver.importers.hf_config import ImportedModel, import_hf_config
+from solver.importers.lengths import ImportedLengths, import_lengths
+from solver.importers.lengths_read import Wish
 
-__all__ = ["ImportedModel", "import_hf_config"]
+__all__ = ["ImportedLengths", "ImportedModel", "Wish", "import_hf_config", "import_lengths"]
