@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from solver import ImportedLengths, Wish, import_lengths
+from solver.importers import ImportedLengths, Wish, import_lengths
 
 TOKEN_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2}
 

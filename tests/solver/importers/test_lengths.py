@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver import Wish, import_lengths, parse_problem
-from solver.importers import lengths_parquet
+from solver import parse_problem
+from solver.importers import Wish, import_lengths, lengths_parquet
 from solver.importers.lengths_packing import first_fit_decreasing
 from solver.importers.lengths_table import MAX_DISTINCT_LENGTHS, MAX_LENGTH_TOKENS, LengthTable, merged
 from solver.problem import lengths as problem_lengths

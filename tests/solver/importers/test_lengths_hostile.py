@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from solver import InvalidProblem, Wish, import_lengths
+from solver.errors import InvalidProblem
+from solver.importers import Wish, import_lengths
 from tests.solver.importers.length_files import mmap_idx, npy, plain_idx, read
 
 GOOD = [5, 3, 900, 5, 17]
