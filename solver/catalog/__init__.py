@@ -53,12 +53,16 @@ class CatalogModel:
 
 @dataclass(frozen=True)
 class CatalogProfile:
-    """A software profile: `assumptions` by name, with the source of each. A file may name a `base` and state what differs."""
+    """A software profile: `assumptions` by name, with the source of each; `kernels`: choices a problem may leave open.
+
+    A file may name a `base` and state what differs.
+    """
 
     name: str
     aliases: tuple[str, ...]
     assumptions: dict[str, float]
     sources: dict[str, str]
+    kernels: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -116,26 +120,32 @@ def models() -> dict[str, CatalogModel]:
 
 @cache
 def profiles() -> dict[str, CatalogProfile]:
-    """All software profiles by name. Treat as read only."""
+    """All software profiles by name, what they leave out taken from their base, then the defaults. Treat as read only."""
     files = {data["name"]: data for data in _read_folder("profiles")}
-    return {name: _profile(data, files) for name, data in files.items()}
+    return {name: _profile(data, files, _read_file("memory_defaults.toml")) for name, data in files.items()}
 
 
-def _profile(data: dict[str, Any], files: dict[str, dict[str, Any]]) -> CatalogProfile:
+def _profile(data: dict[str, Any], files: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> CatalogProfile:
     """A profile over the one it is based on, if any."""
-    entries = {**(files[data["base"]]["assumptions"] if "base" in data else {}), **data["assumptions"]}
+    base = files[data["base"]] if "base" in data else {}
+    entries = {**defaults, **base.get("assumptions", {}), **data["assumptions"]}
     return CatalogProfile(
         name=data["name"],
         aliases=tuple(data.get("aliases", ())),
         assumptions={key: float(entry["value"]) for key, entry in entries.items()},
         sources={key: entry["source"] for key, entry in entries.items()},
+        kernels={**base.get("kernels", {}), **data.get("kernels", {})},
     )
 
 
 @cache
 def shared() -> dict[str, dict[str, Any]]:
     """Constants of the cost model that belong to no device and no software: {name: {value, source}}. Treat as read only."""
-    return tomllib.loads(resources.files(__name__).joinpath("shared.toml").read_text(encoding="utf-8"))
+    return _read_file("shared.toml")
+
+
+def _read_file(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__name__).joinpath(name).read_text(encoding="utf-8"))
 
 
 @cache
@@ -157,7 +167,7 @@ def clusters() -> dict[str, CatalogCluster]:
 @cache
 def unlisted_node() -> dict[str, Any]:
     """What is assumed of a node whose device is given inline: devices_per_node, host, fabric."""
-    return tomllib.loads(resources.files(__name__).joinpath("unlisted_node.toml").read_text(encoding="utf-8"))
+    return _read_file("unlisted_node.toml")
 
 
 def find_device(name: str) -> CatalogDevice:

@@ -9,16 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from solver.certify.tensors import (
-    Grid,
-    Parameter,
-    layer_input,
-    layer_parameters,
-    norm,
-    padded_vocabulary,
-    saved_tensors,
-    table_numbers,
-)
+from solver.certify.saved import Software, layer_input, operator_saved, saved_tensors
+from solver.certify.tensors import Grid, Parameter, layer_parameters, norm, padded_vocabulary, table_numbers
 from solver.layout import Layout, Part, Recompute, Stage
 from solver.problem.cluster import Group
 from solver.problem.model import Block, Transformer
@@ -31,7 +23,7 @@ FUSED_LOSS_BYTES_PER_LOGIT = 6.0
 GATHERED_LOSS_BYTES_PER_LOGIT = 14.0
 LOSS_CHUNKS = 8
 LIVE_LAYERS = 2
-HOST_GRADIENT_BYTES = 4
+FP32_BYTES = 4
 COMMUNICATOR_AXES = ("tp", "cp", "dp", "pp", "ep")
 DEFAULT_SELECTION = ("core_attn",)
 
@@ -86,8 +78,22 @@ class RankClass:
         return sum(part.size("dp") for part in self.stage.parts)
 
     @property
+    def settings(self) -> dict[str, float]:
+        """Constants of the software profile."""
+        return self.problem.workload.software.assumptions
+
+    @property
     def gradient_bytes(self) -> int:
         return STATE_BYTES[self.problem.workload.optimizer.main_gradient]
+
+    @property
+    def rebuilds_operators(self) -> bool:
+        """Whether selective recompute keeps attention and every second product, and rebuilds the rest."""
+        return self.settings["selective_saves_operators"] > 0
+
+    @property
+    def software(self) -> Software:
+        return Software.of(self.problem.workload)
 
 
 def rank_classes(problem: Problem, layout: Layout) -> Iterator[RankClass]:
@@ -112,12 +118,13 @@ def _grid(problem: Problem, layout: Layout, stage: Stage, part: Part, group: Gro
         tokens=layout.mbs * workload.max_sequence_length / cp,
         element_bytes=4 if (group.precision or workload.precision) == "fp32" else 2,
         expert_imbalance=workload.expert_imbalance,
+        vocabulary_multiple=int(workload.software.assumptions["vocabulary_multiple"]),
     )
 
 
 def rank_bytes(rank: RankClass) -> RankBytes:
     """All bytes of one rank of the class."""
-    settings = rank.problem.workload.software.assumptions
+    settings = rank.settings
     items = {**_states(rank), **_working_set(rank)}
     static = items["weights"] + items["gradients"] + items["optimizer"]
     dynamic = sum(items.values()) - static
@@ -194,20 +201,52 @@ def _sharded(rank: RankClass, shard: int, routed: bool) -> float:
     if shard == 1 or not routed:
         return float(shard)
     ranks = rank.replicas * rank.grid.cp
-    copies = rank.grid.tp * ranks / (rank.grid.ep * rank.grid.etp)
-    return max(1.0, copies * shard / ranks)
+    return max(1.0, _expert_copies(rank) * shard / ranks)
+
+
+def _expert_copies(rank: RankClass) -> float:
+    """Ranks of a stage that hold the same routed experts."""
+    return rank.grid.tp * rank.replicas * rank.grid.cp / (rank.grid.ep * rank.grid.etp)
 
 
 def _state_bytes(rank: RankClass, parameters: list[Parameter], bytes_each: float, shard: int) -> float:
     return sum(bytes_each * entry.numbers / _sharded(rank, shard, entry.routed) for entry in parameters)
 
 
-def _optimizer_bytes_each(rank: RankClass) -> float:
+def _updated_bytes(rank: RankClass, bytes_each: float) -> float:
+    """Bytes of what the optimizer keeps. Where one rank is all of data parallelism there is nothing to state in the layout,
+    but a distributed optimizer still cuts the experts over the tensor ranks that repeat them."""
+    shard = rank.stage.strategy.shard.optimizer.shard
+    parameters = _all_parameters(rank)
+    if rank.replicas * rank.grid.cp > 1 or rank.settings["default_zero"] < 1:
+        return _state_bytes(rank, parameters, bytes_each, shard)
+    copies = max(1.0, _expert_copies(rank))
+    return sum(bytes_each * entry.numbers / (copies if entry.routed else 1.0) for entry in parameters)
+
+
+def _optimizer_bytes_each(rank: RankClass) -> tuple[float, float]:
+    """(master copy, moments) bytes a parameter."""
     optimizer = rank.problem.workload.optimizer
     if optimizer.state_bytes_per_parameter is not None:
-        return optimizer.state_bytes_per_parameter
-    master = 0 if rank.grid.element_bytes == 4 else STATE_BYTES[optimizer.master]
-    return master + OPTIMIZER_MOMENTS[optimizer.name] * STATE_BYTES[optimizer.moments]
+        return 0.0, optimizer.state_bytes_per_parameter
+    master = 0 if rank.grid.element_bytes == FP32_BYTES else STATE_BYTES[optimizer.master]
+    return float(master), float(OPTIMIZER_MOMENTS[optimizer.name] * STATE_BYTES[optimizer.moments])
+
+
+def _kept_bytes_each(rank: RankClass) -> tuple[float, float, float]:
+    """(weights, gradients, optimizer) bytes a parameter as the software keeps them."""
+    settings = rank.settings
+    master, moments = _optimizer_bytes_each(rank)
+    weights: float = rank.grid.element_bytes
+    if settings["weights_are_master"] and master > weights:
+        weights, master = master, 0.0
+    gradients: float = rank.gradient_bytes
+    step = 0.0
+    if rank.gradient_bytes < FP32_BYTES:
+        step = settings["step_gradient_bytes_per_parameter"]
+    else:
+        gradients += settings["accumulated_gradient_bytes_per_parameter"]
+    return weights + settings["state_padding_bytes_per_parameter"], gradients, master + moments + step
 
 
 def _all_parameters(rank: RankClass) -> list[Parameter]:
@@ -217,21 +256,22 @@ def _all_parameters(rank: RankClass) -> list[Parameter]:
 def _states(rank: RankClass) -> dict[str, float]:
     parameters = _all_parameters(rank)
     shard, offloaded = rank.stage.strategy.shard, rank.stage.strategy.offload.optimizer
-    gradients = _state_bytes(rank, parameters, rank.gradient_bytes, shard.gradients.shard)
-    optimizer = _state_bytes(rank, parameters, _optimizer_bytes_each(rank), shard.optimizer.shard)
+    weight_bytes, gradient_bytes, optimizer_bytes = _kept_bytes_each(rank)
+    gradients = _state_bytes(rank, parameters, gradient_bytes, shard.gradients.shard)
     return {
-        "weights": _state_bytes(rank, parameters, rank.grid.element_bytes, shard.parameters.shard),
+        "weights": _state_bytes(rank, parameters, weight_bytes, shard.parameters.shard),
         "gradients": gradients * (1 - offloaded) if shard.zero >= 2 else gradients,
-        "optimizer": optimizer * (1 - offloaded),
+        "optimizer": _updated_bytes(rank, optimizer_bytes) * (1 - offloaded),
     }
 
 
 def _host_bytes(rank: RankClass) -> float:
     """Offloaded optimizer states and their fp32 gradients, of a node full of ranks of this class."""
-    fraction = rank.stage.strategy.offload.optimizer
-    each = _optimizer_bytes_each(rank) + HOST_GRADIENT_BYTES
-    states = _state_bytes(rank, _all_parameters(rank), each, rank.stage.strategy.shard.optimizer.shard)
-    return fraction * states * rank.group.devices_per_node
+    master, moments = _optimizer_bytes_each(rank)
+    if rank.settings["weights_are_master"] and master > rank.grid.element_bytes:
+        master = 0.0
+    each = master + moments + FP32_BYTES
+    return rank.stage.strategy.offload.optimizer * _updated_bytes(rank, each) * rank.group.devices_per_node
 
 
 # --------------------------------------------------------------------------------------------------------------- working set
@@ -254,27 +294,32 @@ def _saved_bytes(rank: RankClass) -> float:
         if recompute.kind == "full":
             total += layer_input(rank.model, rank.grid).size_bytes
             continue
+        if recompute.kind == "selective" and rank.rebuilds_operators:
+            total += sum(tensor.size_bytes for tensor in operator_saved(rank.model, block, rank.grid, rank.software))
+            continue
         dropped = (recompute.modules or DEFAULT_SELECTION) if recompute.kind == "selective" else ()
-        tensors = saved_tensors(rank.model, block, rank.grid, rank.problem.workload.kernels, prediction_head=head)
+        tensors = saved_tensors(rank.model, block, rank.grid, rank.software, prediction_head=head)
         total += sum(tensor.size_bytes for tensor in tensors if tensor.rebuilt_by not in dropped)
     return total
 
 
 def _work_bytes(rank: RankClass) -> float:
-    """The largest layer's full set while it is recomputed; half of it (gradients beside values) when none is."""
-    kernels = rank.problem.workload.kernels
+    """The largest layer's full set while it is rebuilt as a whole; half of it (gradients beside values) when none is."""
     held = list(held_layers(rank))
-    sets = (saved_tensors(rank.model, block, rank.grid, kernels, prediction_head=head) for block, _, head in held)
+    sets = (saved_tensors(rank.model, block, rank.grid, rank.software, prediction_head=head) for block, _, head in held)
     largest = max((sum(tensor.size_bytes for tensor in tensors) for tensors in sets), default=0.0)
-    return largest if any(recompute.kind == "full" for _, recompute, _ in held) else 0.5 * largest
+    whole = ("full", "selective") if rank.rebuilds_operators else ("full",)
+    share = 1.0 if any(recompute.kind in whole for _, recompute, _ in held) else 0.5
+    return share * rank.settings["working_set_factor"] * largest
 
 
 def _logits_bytes(rank: RankClass) -> float:
     if "head" not in rank.stage.holds:
         return 0.0
     loss = rank.problem.workload.kernels.loss
-    kept = rank.problem.workload.software.assumptions["loss_bytes_per_logit"]
-    columns = padded_vocabulary(rank.model.vocab_size, rank.grid.tp) / (1 if loss == "gathered" else rank.grid.tp)
+    kept = rank.settings["loss_bytes_per_logit"]
+    rows = padded_vocabulary(rank.model.vocab_size, rank.grid.tp, rank.grid.vocabulary_multiple)
+    columns = rows / (1 if loss == "gathered" else rank.grid.tp)
     bytes_each = {
         "fused": FUSED_LOSS_BYTES_PER_LOGIT,
         "gathered": GATHERED_LOSS_BYTES_PER_LOGIT,
@@ -288,18 +333,27 @@ def _gather_bytes(rank: RankClass) -> float:
     """Inputs gathered over the sequence-parallel ranks that live at once."""
     if not rank.grid.sequence_parallel:
         return 0.0
-    count = rank.problem.workload.software.assumptions["gather_buffer_count"]
+    count = rank.settings["gather_buffer_count"]
     return count * rank.grid.element_bytes * rank.model.hidden_size * rank.grid.tokens
 
 
 def _sharding_buffer_bytes(rank: RankClass) -> float:
-    """ZeRO 2: one gradient bucket. ZeRO 3: two gathered layers, one layer's gradients, the embedding or head table."""
-    zero = rank.stage.strategy.shard.zero
-    if zero < 2:
+    """ZeRO 1 and 2: gradient buckets, and a copy without pipeline. ZeRO 3: two gathered layers, one layer's gradients, the
+    tables held; or the gathered stage with its gradients."""
+    zero, settings, element = rank.stage.strategy.shard.zero, rank.settings, rank.grid.element_bytes
+    held = sum(entry.numbers for entry in _all_parameters(rank))
+    if zero == 0:
         return 0.0
-    if zero == 2:
-        unsharded = _state_bytes(rank, _all_parameters(rank), rank.gradient_bytes, 1)
-        return min(rank.problem.workload.software.assumptions["gradient_bucket_bytes"], unsharded)
+    if zero < 3:
+        bucket = min(settings["gradient_bucket_bytes"], rank.gradient_bytes * held)
+        if zero == 2:
+            return max(1.0, settings["gradient_bucket_count"]) * bucket
+        copy = settings["unpiped_gradient_copy_bytes_per_parameter"] * held if rank.layout.pp == 1 else 0.0
+        return settings["gradient_bucket_count"] * bucket + copy
+    if rank.layout.pp > 1 and settings["pipeline_keeps_gathered"]:
+        return (element + rank.gradient_bytes) * held
     largest = max((sum(entry.numbers for entry in layer) for layer in _per_layer_parameters(rank)), default=0.0)
-    table = table_numbers(rank.model, rank.grid) if {"embedding", "head"} & set(rank.stage.holds) else 0.0
-    return (LIVE_LAYERS * rank.grid.element_bytes + rank.gradient_bytes) * largest + rank.grid.element_bytes * table
+    names = ("embedding", "output projection")
+    tables = sum(entry.numbers for entry in _end_parameters(rank) if entry.name in names)
+    live = rank.gradient_bytes + settings["live_gradient_copy_bytes_per_parameter"]
+    return (LIVE_LAYERS * element + live) * largest + element * tables

@@ -14,8 +14,6 @@ from solver.errors import FieldError, InvalidProblem
 from solver.problem import Attention, Block, Mlp, Transformer
 
 MOST_KINDS = 64
-VOCABULARY_MULTIPLE = 128
-"""Padded vocabulary is a multiple of this times tp (Megatron's --make-vocab-size-divisible-by default)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,10 @@ def _kind(block: Block, *, prediction_head: bool = False) -> LayerKind:
     return LayerKind(block.attention, block.mlp, prediction_head, block.norm_count, block.parallel)
 
 
-def padded_vocabulary(vocab_size: int, tp: np.ndarray) -> np.ndarray:
-    """Vocabulary rows after padding to a multiple of 128 x tp (Megatron tokenizer `_vocab_size_with_padding`)."""
-    multiple = VOCABULARY_MULTIPLE * tp
-    return np.asarray(-(-vocab_size // multiple) * multiple)
+def padded_vocabulary(vocab_size: int, tp: np.ndarray, multiple: float) -> np.ndarray:
+    """Vocabulary rows after padding to a multiple of `multiple` x tp (Megatron tokenizer `_vocab_size_with_padding`)."""
+    step = int(multiple) * tp
+    return np.asarray(-(-vocab_size // step) * step)
 
 
 def layer_forward_flops_per_token(kind: LayerKind, hidden_size: int, sequence_tokens: float) -> float:

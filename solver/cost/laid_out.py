@@ -226,13 +226,13 @@ def _options(model: CostModel, layout: Layout) -> np.ndarray:
 
 
 def option_of(model: CostModel, recompute: Recompute) -> int:
-    """Option column of a recompute; selective without modules is the attention core (Megatron's default)."""
+    """Option column of a recompute; selective without modules is the attention core (Megatron's default), or the profile's."""
     if recompute.kind == "none":
         return col.OPTION_NONE
     if recompute.kind == "full":
         return col.OPTION_FULL
     known = selective_modules(model.problem)
-    modules = tuple(recompute.modules) or ("core_attn",)
+    modules = tuple(recompute.modules) or (known if "op" in known else ("core_attn",))
     if set(modules) == {"core_attn"}:
         return col.OPTION_CORE_ATTENTION
     if set(modules) == set(known):

@@ -14,6 +14,7 @@ from solver.cost.columns import (
     ALLOCATOR_FACTOR,
     BOUNDARY_BYTES,
     BUCKET_BYTES,
+    BUCKET_COUNT,
     COMMUNICATOR_BYTES,
     CONTEXT_BYTES,
     DENSE_PARAMETERS,
@@ -22,27 +23,38 @@ from solver.cost.columns import (
     EMBEDDING_PARAMETERS,
     EXPERT_PARAMETERS,
     EXPERT_SHARD_RANKS,
+    EXPERTS_ALWAYS_SHARDED,
     GATHER_BYTES,
     GRADIENT_STATE,
     HOST_LIMIT_BYTES,
+    HOST_STATE,
+    KEPT_GRADIENT_STATE,
+    KEPT_OPTIMIZER_STATE,
+    KEPT_WEIGHT_STATE,
     LIMIT_BYTES,
+    LIVE_GRADIENT_STATE,
     LOGITS_BYTES,
     MESH_DP,
     MTP_KIND,
     MTP_LAYERS,
     NORM_PARAMETERS,
-    OPTIMIZER_STATE,
     OPTION_FULL,
     OPTION_NONE,
+    OPTION_SELECTIVE,
+    PIPELINE_KEEPS_GATHERED,
     POINT_CP,
     POINT_EP,
     POINT_GROUP,
     POINT_TP,
+    REPLICATED_RANKS,
+    SELECTIVE_REBUILDS,
     SHARD_RANKS,
     STATIC_ERROR,
     TABLE_PARAMETERS,
     TIED,
+    UNPIPED_COPY_STATE,
     WEIGHT_STATE,
+    WORKING_SET_FACTOR,
 )
 from solver.schedules.kernels import compiled, in_flight, inlined
 
@@ -99,7 +111,7 @@ def stage_parameters(
         dense += points[point, NORM_PARAMETERS]
         if scalars[TIED] == 0.0 or stages > 1:
             dense += table
-        tables = table
+            tables += table
         mtp_layers = int(scalars[MTP_LAYERS])
         if mtp_layers > 0:
             mtp = int(scalars[MTP_KIND])
@@ -127,28 +139,49 @@ def state_memory(
     stage: int,
     memory: np.ndarray,
 ) -> None:
-    """Write weights, gradients, optimizer, buffers, context and host bytes of one rank (memory_spec: States, Peak)."""
+    """Write weights, gradients, optimizer, buffers, context and host bytes of one rank (README, "Memory")."""
     dense, expert, largest, tables = parameters
     shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
     whole = dense + expert
     cut = dense / shard + expert / expert_shard
-    memory[chain, stage, WEIGHTS] = scalars[WEIGHT_STATE] * (cut if zero >= 3 else whole)
-    memory[chain, stage, GRADIENTS] = scalars[GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
-    kept = cut if zero >= 1 else whole
-    memory[chain, stage, OPTIMIZER] = scalars[OPTIMIZER_STATE] * kept * (1.0 - offload)
-    buffers = points[point, GATHER_BYTES]
-    if zero >= 3:
-        buffers += (2.0 * scalars[WEIGHT_STATE] + scalars[GRADIENT_STATE]) * largest + scalars[WEIGHT_STATE] * tables
-    elif zero == 2:
-        buffers += min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
-    memory[chain, stage, BUFFERS] = buffers
+    alone = scalars[EXPERTS_ALWAYS_SHARDED] > 0.0 and shard * meshes[mesh, REPLICATED_RANKS] == 1.0
+    memory[chain, stage, WEIGHTS] = scalars[KEPT_WEIGHT_STATE] * (cut if zero >= 3 else whole)
+    memory[chain, stage, GRADIENTS] = scalars[KEPT_GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
+    kept = cut if zero >= 1 or alone else whole
+    memory[chain, stage, OPTIMIZER] = scalars[KEPT_OPTIMIZER_STATE] * kept * (1.0 - offload)
+    memory[chain, stage, BUFFERS] = points[point, GATHER_BYTES] + sharding_buffers(
+        scalars, whole, largest, tables, stages, zero, shard > 1.0
+    )
     communicators = 0
     for size in (points[point, POINT_TP], points[point, POINT_CP], meshes[mesh, MESH_DP], float(stages), points[point, POINT_EP]):
         if size > 1.0:
             communicators += 1
     memory[chain, stage, CONTEXT] = scalars[CONTEXT_BYTES] + scalars[COMMUNICATOR_BYTES] * communicators
     group = int(points[point, POINT_GROUP])
-    memory[chain, stage, HOST] = offload * kept * (scalars[OPTIMIZER_STATE] + 4.0) * groups[group, DEVICES_PER_NODE]
+    memory[chain, stage, HOST] = offload * kept * scalars[HOST_STATE] * groups[group, DEVICES_PER_NODE]
+
+
+@inlined
+def sharding_buffers(
+    scalars: np.ndarray, whole: float, largest: float, tables: float, stages: int, zero: int, shared: bool
+) -> float:
+    """Bytes of what sharded states need beside them.
+
+    ZeRO 1 and 2: buckets of gradients, and a copy of an engine without pipeline. ZeRO 3: two gathered layers, one layer's
+    gradients, the gathered tables; or the whole stage where it stays gathered between micro-batches.
+    """
+    held = 0.0
+    if zero >= 3 and stages > 1 and scalars[PIPELINE_KEEPS_GATHERED] > 0.0:
+        held = (scalars[WEIGHT_STATE] + scalars[GRADIENT_STATE]) * whole
+    elif zero >= 3:
+        held = (2.0 * scalars[WEIGHT_STATE] + scalars[LIVE_GRADIENT_STATE]) * largest + scalars[WEIGHT_STATE] * tables
+    elif zero == 2:
+        held = max(1.0, scalars[BUCKET_COUNT]) * min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
+    elif zero == 1 and shared:
+        held = scalars[BUCKET_COUNT] * min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
+        if stages == 1:
+            held += scalars[UNPIPED_COPY_STATE] * whole
+    return held
 
 
 @inlined
@@ -167,7 +200,7 @@ def finish_memory(
     """Write the activation columns and the totals; the verdict of the rank."""
     saved, widest, rebuilt = layers
     memory[chain, stage, ACTIVATIONS] = flight * (saved + points[point, BOUNDARY_BYTES])
-    work = widest if rebuilt else 0.5 * widest
+    work = scalars[WORKING_SET_FACTOR] * (widest if rebuilt else 0.5 * widest)
     logits = points[point, LOGITS_BYTES] if stage == stages - 1 else 0.0
     memory[chain, stage, WORKSPACE] = work if work >= logits else 0.0
     memory[chain, stage, LOGITS] = logits if logits > work else 0.0
@@ -194,7 +227,8 @@ def layer_memory(
     vpp: int,
     point: int,
 ) -> tuple[float, float, bool]:
-    """(saved bytes, widest layer, whether a layer is fully recomputed) of one micro-batch on a stage."""
+    """(saved bytes, widest layer, whether a layer is rebuilt as a whole) of one micro-batch on a stage."""
+    rebuilds = OPTION_SELECTIVE if scalars[SELECTIVE_REBUILDS] > 0.0 else OPTION_FULL
     saved = 0.0
     widest = 0.0
     rebuilt = False
@@ -206,7 +240,7 @@ def layer_memory(
             last_option = options[layer]
             saved += kinds[point, kind, ACTIVATION + last_option]
             widest = max(widest, kinds[point, kind, ACTIVATION + OPTION_NONE])
-            rebuilt = rebuilt or last_option == OPTION_FULL
+            rebuilt = rebuilt or last_option in (OPTION_FULL, rebuilds)
     mtp_layers = int(scalars[MTP_LAYERS])
     if stage == stages - 1 and mtp_layers > 0:
         mtp = int(scalars[MTP_KIND])

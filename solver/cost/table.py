@@ -11,11 +11,12 @@ from solver.cost.architecture import Architecture, LayerKind, architecture, padd
 from solver.cost.compute import DeviceCosts
 from solver.cost.network import GroupLink, Network, group_link, group_network
 from solver.cost.operators import LayerCosts, Points, fill_times
+from solver.cost.saved import saved_bytes
 from solver.cost.scenarios import ScenarioSet, scenario_set
 from solver.cost.shared import SharedConstants, shared_constants
-from solver.cost.storage import layer_parameters, norm_width, saved_bytes
+from solver.cost.states import fill_kept_states, state_bytes
+from solver.cost.storage import layer_parameters, norm_width
 from solver.problem import Problem
-from solver.units import STATE_BYTES
 
 LOSS_STREAM_BYTES = {"vocab_parallel": 34.0, "gathered": 34.0, "chunked": 34.0, "fused": 12.0}
 """bytes a logit moves through the loss (time prototype 1.2)"""
@@ -71,7 +72,7 @@ class CostModel:
     def _fill_points(self, costs: LayerCosts, group: int, table: np.ndarray) -> None:
         points, model = costs.points, self.architecture.model
         hidden, tokens = costs.hidden, costs.tokens
-        vocabulary = padded_vocabulary(model.vocab_size, points.tp) / points.tp
+        vocabulary = padded_vocabulary(model.vocab_size, points.tp, costs.settings["vocabulary_multiple"]) / points.tp
         table[:, col.TABLE_PARAMETERS] = vocabulary * hidden
         table[:, col.EMBEDDING_PARAMETERS] = vocabulary * hidden + (model.learned_positions or 0) * hidden
         table[:, col.NORM_PARAMETERS] = norm_width(costs) * hidden
@@ -222,19 +223,6 @@ def cost_model(problem: Problem, shared: SharedConstants | None = None) -> CostM
     )
 
 
-def state_bytes(problem: Problem) -> tuple[float, float, float]:
-    """(weight, gradient, optimizer) bytes a parameter (cost_models 1.2)."""
-    workload = problem.workload
-    optimizer = workload.optimizer
-    weight = 4.0 if workload.precision == "fp32" else 2.0
-    gradient = STATE_BYTES[optimizer.main_gradient]
-    if optimizer.name == "custom":
-        return weight, gradient, float(optimizer.state_bytes_per_parameter or 0.0)
-    master = 0.0 if workload.precision == "fp32" else float(STATE_BYTES[optimizer.master])
-    moments = {"adamw": 2, "adam": 2, "sgd": 1}[optimizer.name]
-    return weight, float(gradient), master + moments * STATE_BYTES[optimizer.moments]
-
-
 def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet, shared: SharedConstants) -> np.ndarray:
     settings = problem.workload.software.assumptions
     values = np.zeros(col.SCALARS)
@@ -256,6 +244,7 @@ def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet, shar
         (col.OFFLOAD_EFFICIENCY, "offload_pcie_efficiency"),
     ):
         values[column] = settings[name]
+    fill_kept_states(problem, values)
     values[col.HOST_UPDATE_BYTES_PER_S] = HOST_UPDATE_BYTES_PER_S
     values[col.OPTIMIZER_EFFICIENCY] = shared.optimizer_efficiency
     values[col.OVERLAP_SLOWDOWN] = shared.overlap_slowdown_fraction

@@ -17,7 +17,7 @@ from solver.problem.fabric import complete_fabric
 from solver.problem.findings import Findings
 from solver.problem.model import Block, LinearAttention, Model, SoftmaxAttention, Transformer
 from solver.problem.problem import Problem
-from solver.problem.workload import Software, Workload
+from solver.problem.workload import Kernels, Software, Workload
 
 #: Frameworks that run on the profile of another one until they have their own.
 _PROFILE_OF_FRAMEWORK = {"any": "megatron-core"}
@@ -87,16 +87,19 @@ def _complete_block(block: Block, transformer: Transformer, path: tuple[str | in
 
 
 def _complete_workload(workload: Workload, framework: str, findings: Findings) -> Workload:
+    software, kernels = _complete_software(workload.software, framework, findings)
+    stated = {key: getattr(workload.kernels, key) for key in workload.kernels.model_fields_set}
     return workload.model_copy(
         update={
             "max_sequence_length": workload.max_sequence_length or workload.sequence_lengths.longest_tokens,
-            "software": _complete_software(workload.software, framework, findings),
+            "software": software,
+            "kernels": Kernels.model_validate({**kernels, **stated}),
         }
     )
 
 
-def _complete_software(software: Software, framework: str, findings: Findings) -> Software:
-    """All assumptions of the profile, with the overrides."""
+def _complete_software(software: Software, framework: str, findings: Findings) -> tuple[Software, dict[str, str]]:
+    """All assumptions of the profile, with the overrides; its choice of kernels."""
     name = software.name or _PROFILE_OF_FRAMEWORK.get(framework, framework)
     try:
         profile = catalog.find_profile(name)
@@ -104,7 +107,7 @@ def _complete_software(software: Software, framework: str, findings: Findings) -
         path = ("workload", "software", "name") if software.name else ("framework", "name")
         code = "unknown_name" if software.name else "not_supported"
         findings.add(path, code, str(error), error.candidates)
-        return software
+        return software, {}
     for assumption in software.assumptions:
         if assumption not in profile.assumptions:
             close = catalog.nearest(assumption, profile.assumptions)
@@ -114,7 +117,8 @@ def _complete_software(software: Software, framework: str, findings: Findings) -
                 ("workload", "software", "assumptions", assumption), "unknown_name", message, sorted(profile.assumptions)
             )
     values = {**profile.assumptions, **software.assumptions}
-    return Software(name=profile.name, version=software.version, assumptions={key: values[key] for key in sorted(values)})
+    complete = {key: values[key] for key in sorted(values)}
+    return Software(name=profile.name, version=software.version, assumptions=complete), profile.kernels
 
 
 def _complete_cluster(cluster: Cluster, findings: Findings) -> Cluster:

@@ -119,7 +119,9 @@ class Options:
 
     def modes(self) -> list[tuple[int, int]]:
         """Recompute mixtures; `selective` is the attention core when scores are materialised, else the cheap tensors."""
-        unfused = self.model.problem.workload.kernels.attention == "unfused"
+        workload = self.model.problem.workload
+        operators = workload.software.assumptions["selective_saves_operators"] > 0.0
+        unfused = workload.kernels.attention == "unfused" and not operators
         option = {
             "none": col.OPTION_NONE,
             "selective": col.OPTION_CORE_ATTENTION if unfused else col.OPTION_SELECTIVE,

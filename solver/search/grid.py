@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from solver.cost import columns as col
+from solver.cost.operators import selective_modules
 from solver.cost.table import CostModel
 from solver.frameworks import RuleSet
 from solver.problem import Problem
@@ -108,7 +109,7 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
         dp_allowed=limits.listed("dp"),
         sequence_parallel=tuple(flag for flag in (True, False) if limits.allows("sequence_parallel", flag))[:1] or (True,),
         states=tuple(state for state in states if limits.allows("zero", state.zero)),
-        modes=_modes(limits, rules, problem.workload.kernels.attention),
+        modes=_modes(limits, rules, selective_modules(problem)),
         same_count=capabilities.per_layer_recompute == "per_stage_count",
         offload_percent=offload,
         splits=splits,
@@ -152,12 +153,12 @@ class _Limits:
         return tuple(option for option in options if option in allowed)
 
 
-def _modes(limits: _Limits, rules: RuleSet, attention: str) -> tuple[tuple[int, int], ...]:
+def _modes(limits: _Limits, rules: RuleSet, modules: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
     """Recompute mixtures: the fewest first layers of a stage get the second option, the others the first.
 
     Rebuilding the attention core only pays when the scores are materialised; with a flash kernel `selective` drops cheap tensors.
     """
-    selective = col.OPTION_CORE_ATTENTION if attention == "unfused" else col.OPTION_SELECTIVE
+    selective = col.OPTION_CORE_ATTENTION if modules == ("core_attn",) else col.OPTION_SELECTIVE
     option_of = {"none": col.OPTION_NONE, "selective": selective, "full": col.OPTION_FULL}
     options = [option_of[word] for word in limits.words("recompute", ("none", "selective", "full"))]
     alike = [(option, option) for option in options]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from solver.cost.table import state_bytes
+from solver.cost.states import state_bytes
 from solver.errors import SolverError
 from solver.plan import Change, Infeasible, Plan, Relaxation
 from solver.problem import Problem, normalise, parameter_count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -11,10 +12,17 @@ from hypothesis import strategies as st
 from solver.balance.ledger import assemble
 from solver.certify.layout import layout_findings
 from solver.certify.memory import RankBytes, rank_bytes, rank_classes
+from solver.certify.saved import Software, operator_saved, saved_tensors
+from solver.certify.tensors import Grid, layer_parameters
+from solver.cost import storage
+from solver.cost.architecture import architecture
+from solver.cost.columns import OPTION_NONE, OPTION_SELECTIVE
 from solver.cost.memory_kernels import DEVICE, DEVICE_HIGH, HOST, WEIGHTS
+from solver.cost.operators import Points
+from solver.cost.saved import saved_bytes
 from solver.cost.table import cost_model
 from solver.layout import Layout
-from solver.problem import Problem
+from solver.problem import Block, Problem
 from tests.solver.sample_layouts import group, mixed_document, moe_model, sample_model, sample_problem, uniform, uniform_document
 
 
@@ -74,11 +82,11 @@ def test_gathered_inputs_live_only_under_sequence_parallelism() -> None:
 
 
 def test_sharding_buffers() -> None:
-    """ZeRO 2 keeps a bucket of gradients, ZeRO 3 two gathered layers, one layer's gradients and a gathered table."""
+    """ZeRO 2 keeps a bucket of gradients, ZeRO 3 two gathered layers, one layer's gradients and both gathered tables."""
     (two,) = classes(sample_problem(), uniform(tp=1, dp=4, pp=1, zero=2))
     (three,) = classes(sample_problem(), uniform(tp=1, dp=4, pp=1, zero=3))
     assert two.items["buffers"] == 1.6e8
-    assert three.items["buffers"] == (2 * 2 + 4) * LAYER + 2 * 32000 * 4096
+    assert three.items["buffers"] == (2 * 2 + 4) * LAYER + 2 * 2 * 32000 * 4096
 
 
 def test_offloaded_states_move_to_the_host() -> None:
@@ -149,6 +157,14 @@ KERNELS = [
     {"norm": "eager", "glu": "eager", "loss": "chunked"},
     {"loss": "fused"},
 ]
+PROFILES: list[dict[str, float]] = [
+    {},
+    {"step_gradient_bytes_per_parameter": 4, "state_padding_bytes_per_parameter": 0.25, "gradient_bucket_count": 1},
+    {"accumulated_gradient_bytes_per_parameter": 2, "unpiped_gradient_copy_bytes_per_parameter": 2},
+    {"weights_are_master": 1, "live_gradient_copy_bytes_per_parameter": 2, "working_set_factor": 2},
+    {"weights_are_master": 1, "pipeline_keeps_gathered": 1, "selective_saves_operators": 1, "vocabulary_multiple": 1},
+    {"expert_permute_copies": 1, "default_zero": 0},
+]
 MODELS = [
     sample_model(),
     sample_model(norm="layer", learned_positions=4096, tied_embeddings=True),
@@ -212,7 +228,7 @@ def test_cost_arrays_agree_on_random_layouts(data: st.DataObject) -> None:
         pp=data.draw(st.sampled_from([1, 2, 4])),
         vpp=data.draw(st.sampled_from([1, 2])),
         mbs=data.draw(st.sampled_from([1, 2])),
-        zero=data.draw(st.sampled_from([0, 1, 2, 3])),
+        zero=data.draw(st.sampled_from([0, 1, 2, 3])) if dp * cp > 1 else 0,
         recompute=data.draw(st.sampled_from(["none", "selective", "full"])),
         ep=ep,
         etp=etp,
@@ -229,6 +245,7 @@ def test_cost_arrays_agree_on_random_layouts(data: st.DataObject) -> None:
         "kernels": data.draw(st.sampled_from(KERNELS)),
         "precision": data.draw(st.sampled_from(["bf16", "fp32"])),
         "optimizer": {"main_gradient": data.draw(st.sampled_from(["fp32", "bf16"]))},
+        "software": {"assumptions": data.draw(st.sampled_from(PROFILES))},
     }
     problem = sample_problem(model, workload=workload, groups=[group(nodes=16)])
     layout = Layout.model_validate(document)
@@ -239,3 +256,62 @@ def test_cost_arrays_agree_on_random_layouts(data: st.DataObject) -> None:
 def test_cost_arrays_agree_on_unequal_shares() -> None:
     problem = sample_problem(groups=[group(), group("a", "A100-SXM4-80")])
     agrees(problem, Layout.model_validate(mixed_document()))
+
+
+def test_experts_of_one_replica_are_cut_over_the_tensor_ranks() -> None:
+    """tp 4, ep 1, etp 1: four ranks hold the same experts; a distributed optimizer cuts their states though dp x cp is 1."""
+    problem = sample_problem(moe_model())
+    (rank,) = classes(problem, uniform(tp=4, dp=1, pp=1, zero=0))
+    routed = 8 * 16 * 3 * 4096 * 1024
+    dense = rank.items["weights"] / 2 - routed
+    assert rank.items["optimizer"] == pytest.approx(12 * (dense + routed / 4))
+    agrees(problem, uniform(tp=4, dp=1, pp=1, zero=0))
+    plain = sample_problem(moe_model(), workload={"software": {"assumptions": {"default_zero": 0}}})
+    (whole,) = classes(plain, uniform(tp=4, dp=1, pp=1, zero=0))
+    assert whole.items["optimizer"] == pytest.approx(12 * (dense + routed))
+    agrees(plain, uniform(tp=4, dp=1, pp=1, zero=0))
+
+
+ATTENTIONS: list[dict[str, Any]] = [
+    {"kind": "softmax", "heads": 16, "kv_heads": 2, "head_dim": 64, "output_gate": True, "sinks": True, "qk_norm": True},
+    {"kind": "softmax", "heads": 16, "kv_heads": 4, "head_dim": 64, "bias": True, "output_bias": False, "window_tokens": 128},
+    {"kind": "linear", "heads": 32, "kv_heads": 16, "head_dim": 128, "key_head_dim": 64, "conv_kernel": 4, "decays_per_head": 2},
+    {"kind": "linear", "heads": 64, "kv_heads": 2, "head_dim": 64, "key_head_dim": 128, "gate": False, "bias": True},
+]
+FEED_FORWARDS: list[dict[str, Any] | None] = [
+    None,
+    {"kind": "dense", "hidden_size": 4096, "bias": True},
+    {"kind": "moe", "hidden_size": 512, "experts": 16, "top_k": 4, "bias": True, "router_bias": True},
+]
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("mlp", FEED_FORWARDS)
+@pytest.mark.parametrize("norm", ["rms", "layer"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_layers_of_every_kind_agree(
+    attention: dict[str, Any], mlp: dict[str, Any] | None, norm: str, profile: dict[str, float]
+) -> None:
+    """Parameters and saved bytes of one layer, recounted, at several degrees; parallel and sandwiched blocks too."""
+    asked = sample_problem(workload={"software": {"assumptions": profile}, "kernels": {"norm": "eager", "dropout": 0.1}})
+    for extra in ({}, {"norms": 4}, {"parallel": True, "norms": 1} if mlp else {"norms": 1}):
+        block = Block.model_validate({"attention": attention, "mlp": mlp, **extra})
+        model = asked.transformer.model_copy(update={"blocks": (block,), "norm": norm})
+        problem = asked.model_copy(update={"model": asked.model.model_copy(update={"transformer": model})})
+        for tp, ep, etp, parallel in ((1, 1, 1, 0), (4, 2, 2, 1), (8, 4, 1, 1), (2, 1, 2, 0)):
+            one = [np.array([size]) for size in (tp, 1, 0, ep, etp, 2, parallel)]
+            costs = cost_model(asked).layer_costs(0, Points(*one, row_tokens=2048))
+            costs.problem, costs.model = problem, model
+            grid = Grid(tp, 1, ep, etp, bool(parallel) and tp > 1, 2048, 4096.0, 2, 1.1, 128)
+            software = Software.of(problem.workload)
+            kind = architecture(model).kinds[0]
+            listed = list(layer_parameters(model, block, grid))
+            dense, expert = storage.layer_parameters(costs, kind)
+            assert dense[0] == pytest.approx(sum(entry.numbers for entry in listed if not entry.routed))
+            assert expert[0] == pytest.approx(sum(entry.numbers for entry in listed if entry.routed))
+            saved = saved_bytes(costs, kind)[0]
+            tensors = list(saved_tensors(model, block, grid, software))
+            assert saved[OPTION_NONE] == pytest.approx(sum(tensor.size_bytes for tensor in tensors))
+            if profile.get("selective_saves_operators"):
+                kept = operator_saved(model, block, grid, software)
+                assert saved[OPTION_SELECTIVE] == pytest.approx(sum(tensor.size_bytes for tensor in kept))

@@ -9,10 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.certify.tensors import Grid, Parameter, Saved, layer_input, layer_parameters, padded_vocabulary, saved_tensors
-from solver.problem import Block, Kernels, Transformer, normalise, parameter_count, parse_problem
+from solver.certify.saved import Saved, Software, layer_input, saved_tensors
+from solver.certify.tensors import Grid, Parameter, layer_parameters, padded_vocabulary
+from solver.problem import Block, Transformer, normalise, parameter_count, parse_problem
 
-ONE = Grid(tp=1, cp=1, ep=1, etp=1, sequence_parallel=False, row_tokens=1024, tokens=1024, element_bytes=2, expert_imbalance=1.0)
+ONE = Grid(
+    tp=1,
+    cp=1,
+    ep=1,
+    etp=1,
+    sequence_parallel=False,
+    row_tokens=1024,
+    tokens=1024,
+    element_bytes=2,
+    expert_imbalance=1.0,
+    vocabulary_multiple=128,
+)
+FUSED = Software(unfused_attention=False, eager_activation=False, eager_norm=False, dropout=False, permute_copies=0.0)
+EAGER = dataclasses.replace(FUSED, eager_activation=True, eager_norm=True, permute_copies=1.0)
 
 
 def preset(name: str) -> Transformer:
@@ -77,7 +91,9 @@ def test_classic_layer_keeps_the_published_bytes(tp: int, sequence_parallel: boo
     24 = query, key, value and output (8) and the wide layer twice (16).
     """
     grid = dataclasses.replace(ONE, tp=tp, sequence_parallel=sequence_parallel and tp > 1)
-    tensors = list(saved_tensors(classic_model(), classic_block(), grid, Kernels(attention="unfused", dropout=0.1)))
+    tensors = list(
+        saved_tensors(classic_model(), classic_block(), grid, dataclasses.replace(FUSED, unfused_attention=True, dropout=True))
+    )
     s, h, a = grid.tokens, 1024, 16
     outside = 10 / (tp if grid.sequence_parallel else 1)
     assert size(tensors) == pytest.approx(s * h * (outside + 24 / tp + 5 * a * s / (h * tp)))
@@ -90,8 +106,8 @@ def test_swiglu_with_grouped_heads_keeps_the_traced_bytes() -> None:
     model = preset("llama-3.1-8b")
     h, a, g, d, f = 4096, 32, 8, 128, 14336
     base = 8 * h + 2 * (a + 2 * g) * d + 2 * a * d + 4 * a
-    fused = size(saved_tensors(model, model.blocks[0], ONE, Kernels()))
-    eager = size(saved_tensors(model, model.blocks[0], ONE, Kernels(glu="eager", norm="eager")))
+    fused = size(saved_tensors(model, model.blocks[0], ONE, FUSED))
+    eager = size(saved_tensors(model, model.blocks[0], ONE, EAGER))
     assert fused == pytest.approx(ONE.tokens * (base + 6 * f))
     assert eager == pytest.approx(ONE.tokens * (base + 8 * f + 12 * h))
 
@@ -100,7 +116,7 @@ def test_experts_keep_routed_rows() -> None:
     """Per token: router 4E, and per expert chosen 2h in + 6fe + 2h out, times the imbalance."""
     model = preset("qwen3-30b-a3b")
     h, experts, chosen, width = 2048, 128, 8, 768
-    tensors = list(saved_tensors(model, model.blocks[0], dataclasses.replace(ONE, expert_imbalance=1.25), Kernels()))
+    tensors = list(saved_tensors(model, model.blocks[0], dataclasses.replace(ONE, expert_imbalance=1.25), FUSED))
     routed = [
         t for t in tensors if t.name in ("router logits", "dispatched rows", "rows to combine") or t.name.startswith("experts")
     ]
@@ -113,7 +129,7 @@ def test_latent_attention_keeps_the_traced_bytes() -> None:
     model = preset("deepseek-v3")
     dense = model.blocks[0]
     rq, rkv, dn, dr, dv, a = 1536, 512, 128, 64, 128, 128
-    tensors = list(saved_tensors(model, dense.model_copy(update={"mlp": None}), ONE, Kernels()))
+    tensors = [tensor for tensor in saved_tensors(model, dense, ONE, FUSED) if not tensor.name.startswith("mlp")]
     latent, raised = 4 * rq + 4 * rkv + 2 * dr, 4 * a * (dn + dr) + 2 * a * dv
     assert size(tensors) == pytest.approx(ONE.tokens * (8 * 7168 + latent + raised + 2 * a * dv + 4 * a))
     assert size(tensors) - size(tensors, "mla_up_proj") == pytest.approx(ONE.tokens * raised)
@@ -147,6 +163,6 @@ def test_shards_of_all_ranks_make_the_whole(name: str, tp: int, ep: int, etp: in
 
 @given(st.integers(1, 300_000), st.integers(1, 64))
 def test_vocabulary_is_padded_for_every_rank(vocab_size: int, tp: int) -> None:
-    padded = padded_vocabulary(vocab_size, tp)
+    padded = padded_vocabulary(vocab_size, tp, 128)
     assert padded % (128 * tp) == 0
     assert 0 <= padded - vocab_size < 128 * tp

@@ -13,7 +13,12 @@ from solver.problem import Problem
 
 
 def selective_modules(problem: Problem) -> tuple[str, ...]:
-    """What `selective` recompute drops in the search: the scores when they are materialised, else cheap large tensors."""
+    """What `selective` recompute drops in the search: the scores when they are materialised, else cheap large tensors.
+
+    `op`: all but attention and every second product (the profile's meaning of selective, torchtitan).
+    """
+    if problem.workload.software.assumptions["selective_saves_operators"] > 0.0:
+        return ("op",)
     if problem.workload.kernels.attention == "unfused":
         return ("core_attn",)
     model = problem.model.transformer

@@ -18,6 +18,9 @@ from solver.cost.operators.products import backward_s, forward_s
 from solver.cost.operators.recompute import selective_modules, selective_s
 from solver.cost.scenarios import reach
 
+REBUILT_PRODUCTS = 0.5
+"""share of the products that are rebuilt where every second one is saved"""
+
 
 @dataclass(slots=True)
 class Pass:
@@ -164,14 +167,24 @@ def _context_s(costs: LayerCosts, kind: LayerKind, window: np.ndarray, *, forwar
 def _fill_recompute(
     costs: LayerCosts, kind: LayerKind, forward_slope: np.ndarray, forward_fixed: np.ndarray, out: np.ndarray
 ) -> None:
-    selective_core = "core_attn" in selective_modules(costs.problem)
+    modules = selective_modules(costs.problem)
+    selective_core = "core_attn" in modules
     linear_layer = kind.attention is not None and kind.attention.kind == "linear"
     core = 0.0 * costs.one if linear_layer else forward_fixed
     out[:, col.RECOMPUTE_BASE + col.OPTION_NONE] = 0.0
     out[:, col.RECOMPUTE_SLOPE + col.OPTION_NONE] = 0.0
     out[:, col.RECOMPUTE_BASE + col.OPTION_CORE_ATTENTION] = 2.0 * costs.device.kernel_overhead_s + core
     out[:, col.RECOMPUTE_SLOPE + col.OPTION_CORE_ATTENTION] = forward_slope
-    out[:, col.RECOMPUTE_BASE + col.OPTION_SELECTIVE] = selective_s(costs, kind) + (core if selective_core else 0.0)
+    selective = _rebuilt_operators_s(costs, kind) if "op" in modules else selective_s(costs, kind)
+    out[:, col.RECOMPUTE_BASE + col.OPTION_SELECTIVE] = selective + (core if selective_core else 0.0)
     out[:, col.RECOMPUTE_SLOPE + col.OPTION_SELECTIVE] = forward_slope if selective_core else 0.0
     out[:, col.RECOMPUTE_BASE + col.OPTION_FULL] = out[:, col.FORWARD_BASE]
     out[:, col.RECOMPUTE_SLOPE + col.OPTION_FULL] = forward_slope
+
+
+def _rebuilt_operators_s(costs: LayerCosts, kind: LayerKind) -> np.ndarray:
+    """Seconds of all but attention and every second product."""
+    seconds = costs.stream_factor_s(stream_bytes(costs, kind))
+    for product in products(costs, kind):
+        seconds = seconds + REBUILT_PRODUCTS * forward_s(costs, product)
+    return np.asarray(seconds)
