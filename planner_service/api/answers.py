@@ -1,8 +1,9 @@
 """Finished answers kept in memory as the bytes that were sent, so that asking again costs next to nothing - and never lies.
 
 An entry is used only while the store's generation is the one it was made under. The generation is read anew for every
-request, after the request came in; requests that come in while one reading is under way share the next one, so the cost is
-one small query for many requests. Whatever could make an answer untrue (a deletion, an eviction, an edit) raises it.
+request, after the request came in: at a glance where the database is in this process, else in a thread, and then requests
+that come in while one reading is under way share the next one. Whatever could make an answer untrue (a deletion, an eviction,
+an edit), in this or any other server, raises it.
 """
 
 from __future__ import annotations
@@ -38,16 +39,23 @@ class _Entry:
 
 
 class Generation:
-    """The store's generation as of after the call; calls that wait share one reading."""
+    """The store's generation as of after the call; calls that wait share one reading.
 
-    def __init__(self, read: Callable[[], int]) -> None:
+    `glance` gives it without waiting, or None; `read` may wait.
+    """
+
+    def __init__(self, read: Callable[[], int], glance: Callable[[], int | None]) -> None:
         self._read = read
+        self._glance = glance
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="generation")
         self._next: asyncio.Future[int] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def now(self) -> int:
-        """Joins the reading that starts next."""
+        """At a glance, or by joining the reading that starts next."""
+        seen = self._glance()
+        if seen is not None:
+            return seen
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         joined = self._next

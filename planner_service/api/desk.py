@@ -11,6 +11,7 @@ from planner_service.api.answers import Answers, Generation
 from planner_service.api.metrics import Metrics
 from planner_service.api.watcher import Watcher
 from planner_service.services import Services
+from planner_service.store.glance import Glance
 
 THINKING_THREADS = 2
 
@@ -26,17 +27,21 @@ class Desk:
     answers: Answers
     watcher: Watcher
     thinking: CapacityLimiter
+    glance: Glance
 
     def close(self) -> None:
-        """Ends what has threads."""
+        """Ends threads and connections."""
         self.generation.stop()
+        self.glance.close()
 
 
 def open_desk(services: Services, metrics: Metrics) -> Desk:
     """Inside the running event loop."""
-    generation = Generation(services.searches.generation)
+    glance = Glance(services.engine)
+    generation = Generation(services.searches.generation, glance.generation)
     answers = Answers(generation, services.settings.answer_cache_bytes)
-    return Desk(services, metrics, generation, answers, Watcher(services.events.latest), CapacityLimiter(THINKING_THREADS))
+    watcher, thinking = Watcher(services.events.latest), CapacityLimiter(THINKING_THREADS)
+    return Desk(services, metrics, generation, answers, watcher, thinking, glance)
 
 
 def desk_of(request: Request) -> Desk:
