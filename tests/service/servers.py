@@ -13,19 +13,33 @@ import httpx
 
 from tests.service.fake_solver import NAME
 
-PROGRAM = "import sys; from planner_service.cli.serving import serve_forever; serve_forever(None, 0, sys.argv[1], sys.argv[2])"
+SERVE = "import sys; from planner_service.cli.serving import serve_forever; serve_forever(None, 0, sys.argv[1], sys.argv[2])"
+WORK = "import sys; from planner_service.cli.serving import work_forever; work_forever(sys.argv[1], None, sys.argv[2])"
 
 
-def start_server(database_url, **settings):
-    """Starts a server; returns its URL and its process once it is ready."""
+def start_process(program, arguments, settings):
+    """Starts Python with the settings in its environment; its stdout can be read."""
     path = os.pathsep.join(entry for entry in [os.getcwd(), *sys.path] if entry)
     environment = {
         **os.environ,
         "PYTHONPATH": path,
         **{f"PLANNER_{name.upper()}": str(value) for name, value in settings.items()},
     }
-    command = [sys.executable, "-c", PROGRAM, database_url, NAME]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+
+
+def start_worker(database_url, solver_name=NAME, **settings):
+    """Starts a worker; returns its process once its slots run."""
+    process = start_process(WORK, [database_url, solver_name], settings)
+    line = process.stdout.readline()
+    assert line.startswith("planner works"), line
+    return process
+
+
+def start_server(database_url, solver_name=NAME, **settings):
+    """Starts a server; returns its URL and its process once it is ready."""
+    process = start_process(SERVE, [database_url, solver_name], settings)
     line = process.stdout.readline()
     url = line.rpartition(" ")[2].strip()
     assert url.startswith("http://"), line
