@@ -36,6 +36,7 @@ from solver.cost.columns import (
     SHARD_RANKS,
     SHARD_SLOPE,
     STREAM_BYTES_PER_S,
+    SYNC_FIXED,
     TABLE_PARAMETERS,
     TIED,
     WEIGHT_STATE,
@@ -281,6 +282,7 @@ def sync_seconds(
     exposed = max(0.0, reduced - scalars[GRADIENT_OVERLAP] * backward_s)
     exposed += max(0.0, gathered - scalars[GATHER_OVERLAP] * forward_s)
     hidden = reduced + gathered - exposed
+    exposed += meshes[mesh, SYNC_FIXED]
     if scalars[TIED] > 0.0 and stages > 1 and (stage == 0 or stage == stages - 1):
         moved = points[point, TABLE_PARAMETERS] * scalars[GRADIENT_STATE]
         exposed += meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved

@@ -126,9 +126,8 @@ def profiles() -> dict[str, CatalogProfile]:
 
 
 def _profile(data: dict[str, Any], files: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> CatalogProfile:
-    """A profile over the one it is based on, if any."""
-    base = files[data["base"]] if "base" in data else {}
-    entries = {**defaults, **base.get("assumptions", {}), **data["assumptions"]}
+    """A profile with all its assumptions."""
+    entries = {**defaults, **_assumptions(data, files)}
     return CatalogProfile(
         name=data["name"],
         aliases=tuple(data.get("aliases", ())),
@@ -136,6 +135,12 @@ def _profile(data: dict[str, Any], files: dict[str, dict[str, Any]], defaults: d
         sources={key: entry["source"] for key, entry in entries.items()},
         kernels={**base.get("kernels", {}), **data.get("kernels", {})},
     )
+
+
+def _assumptions(data: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The assumptions of a file over those of its base."""
+    base = _assumptions(files[data["base"]], files) if "base" in data else {}
+    return {**base, **data.get("assumptions", {})}
 
 
 @cache

@@ -71,7 +71,9 @@ PEER_SLOPE = 11
 MESH_DP = 12
 REPLICATED_RANKS = 13
 EXPERT_REPLICATED_RANKS = 14
-MESH_COLUMNS = 15
+SYNC_FIXED = 15
+"""seconds a step that do not depend on the bytes: by the nodes that reduce gradients, by the ranks that broadcast parameters"""
+MESH_COLUMNS = 16
 
 # --- per group (group table, float64[groups, GROUP_COLUMNS]) -----------------------------------------------------------------
 CAPACITY_BYTES = 0

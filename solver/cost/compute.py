@@ -13,6 +13,7 @@ import numpy as np
 from solver.cost.gemm_kernels import product_seconds
 from solver.cost.shared import SharedConstants
 from solver.problem import DeviceSpec
+from solver.problem.cluster import DeviceRates
 from solver.units import Dtype
 
 TILES: Final = np.array([[256.0, 128.0, 1.0], [128.0, 128.0, 0.95], [128.0, 64.0, 0.82], [64.0, 64.0, 0.66]])
@@ -24,21 +25,22 @@ SPLITS: Final = np.array([[1.0, 1.0], [2.0, 0.9], [4.0, 0.9]])
 class DeviceCosts:
     """Rates of one device at one precision; with `fp8` the products of linear layers run in 8 bits, the rest in 16."""
 
-    def __init__(self, device: DeviceSpec, precision: Dtype, kernel_overhead_s: float, shared: SharedConstants) -> None:
+    def __init__(self, device: DeviceSpec, precision: Dtype, software: dict[str, float], shared: SharedConstants) -> None:
         rates = device.rates
         peak = device.peak_flops_per_s
         self.narrow = precision == "fp8"
         wide: Dtype = ("bf16" if "bf16" in peak else "fp16") if self.narrow else precision
         self.wide_flops_per_s = peak[wide] * rates.gemm_efficiency
-        self.narrow_flops_per_s = peak[precision] * (rates.fp8_gemm_efficiency if self.narrow else rates.gemm_efficiency)
+        self.narrow_flops_per_s = peak[precision] * rates.fp8_gemm_efficiency * software["fp8_product_ratio"]
         self.grouped_ratio = rates.grouped_gemm_ratio
         self.half_depth = rates.gemm_half_depth
         self.wave_exponent = shared.wave_exponent
         self.bytes_per_s = device.memory_bytes_per_s * rates.memory_efficiency
         self.processors = float(device.streaming_multiprocessors)
-        self.attention_forward_flops_per_s = peak[wide] * rates.attention_forward_efficiency
+        flash = rates.attention_forward_efficiency * flash_ratio(software["flash_attention_version"], rates, shared)
+        self.attention_forward_flops_per_s = peak[wide] * flash
         self.attention_backward_flops_per_s = self.attention_forward_flops_per_s * rates.attention_backward_ratio
-        self.kernel_overhead_s = kernel_overhead_s
+        self.kernel_overhead_s = software["kernel_overhead_s"]
         self.element_bytes = 4.0 if precision == "fp32" else 2.0
 
     def gemm_s(
@@ -76,6 +78,13 @@ class DeviceCosts:
     def stream_s(self, moved_bytes: np.ndarray | float) -> np.ndarray:
         """Seconds of a bytes-bound operator."""
         return np.asarray(moved_bytes) / self.bytes_per_s
+
+
+def flash_ratio(version: float, rates: DeviceRates, shared: SharedConstants) -> float:
+    """Rate of a flash attention version over the device's fastest kernel: 1, 2, or later."""
+    if version >= 3.0:
+        return 1.0
+    return rates.flash2_ratio * (1.0 if version >= 2.0 else shared.flash1_ratio)
 
 
 def soft_maximum(first: np.ndarray, second: np.ndarray | float, exponent: float) -> np.ndarray:

@@ -21,6 +21,7 @@ class SharedConstants:
     backward_launch_ratio: float
     tensor_launch_s: float
     narrow_head_ratio: float
+    flash1_ratio: float
     attention_backward_flops_ratio: float
     context_attention_ratio: float
     context_exposed_fraction: float

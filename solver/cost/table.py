@@ -57,7 +57,7 @@ class CostModel:
         spec = self.problem.cluster.groups[group]
         settings = self.problem.workload.software.assumptions
         precision = spec.precision or self.problem.workload.precision
-        device = DeviceCosts(spec.device, precision, settings["kernel_overhead_s"], self.shared)
+        device = DeviceCosts(spec.device, precision, settings, self.shared)
         scenarios = self.scenarios
         return LayerCosts(self.problem, device, self.networks[group], points, scenarios.shares, scenarios.least_work, self.shared)
 
@@ -135,7 +135,17 @@ class CostModel:
         table[:, col.EXPERT_REPLICA_LATENCY], table[:, col.EXPERT_REPLICA_SLOPE] = replica
         table[:, col.PEER_LATENCY], table[:, col.PEER_SLOPE] = network.point_to_point(shape.tp * ranks)
         table[:, col.MESH_DP] = shape.dp
+        table[:, col.SYNC_FIXED] = self._sync_fixed_s(group, ranks, shard, shape.tp)
         return table
+
+    def _sync_fixed_s(self, group: int, ranks: np.ndarray, shard: np.ndarray, tp: np.ndarray) -> np.ndarray:
+        """Waiting per doubling of the nodes that reduce gradients; one broadcast a rank where parameters are not gathered."""
+        per_node = self.problem.cluster.groups[group].devices_per_node
+        nodes = np.maximum(ranks * np.minimum(tp, per_node) / per_node, 1.0)
+        fixed = self.shared.gradient_step_s * np.log2(nodes)
+        if self.problem.workload.software.assumptions["parameter_broadcast"] > 0.0:
+            fixed = fixed + np.where(shard * tp > per_node, self.shared.broadcast_latency_s * shard, 0.0)
+        return np.asarray(np.where(ranks > 1, fixed, 0.0))
 
     def cross_mesh(self, parts: tuple[tuple[int, int], ...], tp: int, cp: int, ep: int, etp: int) -> np.ndarray:
         """One mesh row for a stage whose equal meshes sit on several groups: `parts` are (group, dp).

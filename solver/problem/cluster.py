@@ -24,7 +24,8 @@ class DeviceRates(Spec):
     """Achieved fractions of the data sheet, fitted on published runs (the defaults are for devices given inline).
 
     gemm_half_depth: inner dimension K at which a matrix product reaches half of its rate.
-    attention_backward_ratio: rate of the backward attention kernel over that of the forward one.
+    attention_backward_ratio: rate of the backward attention kernel over that of the forward one; flash2_ratio: rate of
+    FlashAttention-2 over the device's fastest kernel.
     fp8_gemm_efficiency: of the fp8 peak; grouped_gemm_ratio: rate of experts' grouped products over that of one product.
     scaleup/scaleout_efficiency: achieved over nominal rate of collectives inside / outside the innermost fabric tier.
     """
@@ -36,6 +37,7 @@ class DeviceRates(Spec):
     memory_efficiency: Annotated[Quantity, Field(le=1)] = 0.88
     attention_forward_efficiency: Annotated[Quantity, Field(le=1)] = 0.55
     attention_backward_ratio: Annotated[Quantity, Field(le=4)] = 0.85
+    flash2_ratio: Annotated[Quantity, Field(le=1)] = 1.0
     scaleup_efficiency: Annotated[Quantity, Field(le=1)] = 0.75
     scaleout_efficiency: Annotated[Quantity, Field(le=1)] = 0.85
 

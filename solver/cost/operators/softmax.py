@@ -84,9 +84,8 @@ def slopes(costs: LayerCosts, attention: Softmax) -> tuple[np.ndarray, np.ndarra
     flops = width * heads * (1.0 if attention.causal else 2.0)
     penalty = np.where(points.cp > 1, shared.context_attention_ratio, 1.0)
     penalty = penalty * (shared.narrow_head_ratio if head_dim <= NARROW_HEAD_DIM else 1.0)
-    rate = costs.settings["attention_kernel_ratio"]
-    forward = flops * penalty / (device.attention_forward_flops_per_s * rate)
-    backward = flops * penalty * shared.attention_backward_flops_ratio / (device.attention_backward_flops_per_s * rate)
+    forward = flops * penalty / device.attention_forward_flops_per_s
+    backward = flops * penalty * shared.attention_backward_flops_ratio / device.attention_backward_flops_per_s
     return forward, backward
 
 

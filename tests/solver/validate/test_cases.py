@@ -102,7 +102,7 @@ def test_constants_of_a_device_touch_its_rows_only() -> None:
     slower = harness.predict(Constants(devices={"H100-SXM5-80": {"gemm_efficiency": 0.2}}))
     assert slower[0] == shipped[0]
     assert slower[1] > 1.5 * shipped[1]
-    later = harness.predict(Constants(profiles={"megatron-core": {"step_overhead_s": 1.0}}), only=[1])
+    later = harness.predict(Constants(profiles={found[1].profile: {"step_overhead_s": 1.0}}), only=[1])
     assert later[1] > shipped[1] + 0.9
     assert later[0] != later[0], "left out"
 
