@@ -127,20 +127,20 @@ def profiles() -> dict[str, CatalogProfile]:
 
 def _profile(data: dict[str, Any], files: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> CatalogProfile:
     """A profile with all its assumptions."""
-    entries = {**defaults, **_assumptions(data, files)}
+    entries = {**defaults, **_inherited(data, files, "assumptions")}
     return CatalogProfile(
         name=data["name"],
         aliases=tuple(data.get("aliases", ())),
         assumptions={key: float(entry["value"]) for key, entry in entries.items()},
         sources={key: entry["source"] for key, entry in entries.items()},
-        kernels={**base.get("kernels", {}), **data.get("kernels", {})},
+        kernels=_inherited(data, files, "kernels"),
     )
 
 
-def _assumptions(data: dict[str, Any], files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The assumptions of a file over those of its base."""
-    base = _assumptions(files[data["base"]], files) if "base" in data else {}
-    return {**base, **data.get("assumptions", {})}
+def _inherited(data: dict[str, Any], files: dict[str, dict[str, Any]], table: str) -> dict[str, Any]:
+    """A table of a file over that of its base."""
+    base = _inherited(files[data["base"]], files, table) if "base" in data else {}
+    return {**base, **data.get(table, {})}
 
 
 @cache
