@@ -26,6 +26,7 @@ from planner_service.api.metrics import Metrics
 from planner_service.api.openapi import openapi_document
 from planner_service.api.openapi_route import openapi_router
 from planner_service.api.refusals import Refusals
+from planner_service.api.shortcut import Shortcut
 from planner_service.services import start_services, stop_services
 from planner_service.settings import Settings
 from planner_service.solver_port import DEFAULT_SOLVER, load_solver
@@ -72,5 +73,6 @@ def create_app(settings: Settings | None = None, solver_name: str = DEFAULT_SOLV
         app.router.routes.extend(router.routes)
     for kind, handler in Refusals(routers).handlers().items():
         app.add_exception_handler(kind, handler)
+    app.add_middleware(Shortcut)
     app.add_middleware(Front, metrics=metrics)
     return app

@@ -2,9 +2,9 @@
 
     python -m benchmarks.load.cached [--seconds 5] [--clients 32] [--rounds 7] [--record]
 
-The server is `planner serve` in a process of its own on a fresh SQLite file, with the real solver. The bare handler is a route of
-the same framework, behind the same HTTP server, in another process; rounds of both alternate, and medians are printed. Everything,
-the generator included, shares the processors given by `taskset` (two for the published figures).
+The server is `planner serve` in a process of its own on a fresh SQLite file, with the real solver. The bare handler is a route
+of the same framework, behind the same HTTP server, in another process; rounds of both alternate, and medians are printed.
+Everything, the generator included, shares the processors given by `taskset` (two for the published figures).
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ def alternate(url: str, bare_url: str, payloads: tuple[bytes, bytes], options: a
         assert len(real.bodies) == 1, "the same question got different answers"
         rounds.append((real, bare))
     ours, theirs = [real.summary() for real, _ in rounds], [bare.summary() for _, bare in rounds]
-    made = {name: statistics.median(entry[name] for entry in ours) for name in ("requests_per_s", "median_ms", "p99_ms")}
-    made |= {f"bare_{name}": statistics.median(entry[name] for entry in theirs) for name in ("requests_per_s", "median_ms", "p99_ms")}
+    names = ("requests_per_s", "median_ms", "p99_ms")
+    made: dict[str, Any] = {name: statistics.median(entry[name] for entry in ours) for name in names}
+    made |= {f"bare_{name}": statistics.median(entry[name] for entry in theirs) for name in names}
     made["p99_ratio"] = round(statistics.median(a["p99_ms"] / b["p99_ms"] for a, b in zip(ours, theirs, strict=True)), 3)
     made["met"] = (
         made["requests_per_s"] >= TARGET_REQUESTS_PER_S and made["p99_ms"] <= TARGET_P99_MS and made["p99_ratio"] <= TARGET_RATIO

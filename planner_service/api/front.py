@@ -7,6 +7,7 @@ import time
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from planner_service.api.metrics import OTHER, Metrics
+from planner_service.api.shortcut import ROUTE_KEY
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 HEAD_KEY = "planner.head"
@@ -42,7 +43,7 @@ class Front:
         try:
             await self._app(scope, receive, answer)
         finally:
-            route = getattr(scope.get("route"), "path", OTHER)
+            route = scope.get(ROUTE_KEY) or getattr(scope.get("route"), "path", OTHER)
             known = method if method in METHODS else OTHER
             self._metrics.answered(route, known, status, time.perf_counter() - began_s)
 

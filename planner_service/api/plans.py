@@ -13,11 +13,10 @@ from starlette.responses import Response
 from planner_service.api.answers import Answer, Key
 from planner_service.api.desk import Desk, desk_of
 from planner_service.api.finding import find_plan
-from planner_service.api.responses import documented, json_response, tagged_response
+from planner_service.api.responses import IMMUTABLE, documented, json_response, tagged_response
 from planner_service.api.strict_route import StrictRoute
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
-IMMUTABLE = "public, max-age=31536000, immutable"
 
 
 @router.get("/{plan_id}", operation_id="getPlan", response_class=Response, responses=documented("Plan", 200, 304, 404, 410))

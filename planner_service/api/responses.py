@@ -15,6 +15,7 @@ from planner_service.problems import MEDIA_TYPE, Problem
 HEADERS = {"X-Content-Type-Options": "nosniff"}
 JSON = "application/json"
 REVALIDATE = "no-cache"
+IMMUTABLE = "public, max-age=31536000, immutable"
 DESCRIPTIONS = {
     200: "Done",
     202: "Accepted",
@@ -38,6 +39,16 @@ ALWAYS = (406, 422, 500)
 NO_CONTENT = (204, 304)
 
 
+def tagged(etag: str, cache_control: str) -> dict[str, str]:
+    """The headers of an answer with an ETag."""
+    return {"Cache-Control": cache_control, **HEADERS, "ETag": etag}
+
+
+def known_created(location: str) -> dict[str, str]:
+    """The headers of a POST that was answered by a search that has ended."""
+    return {"Cache-Control": "no-store", **HEADERS, "Location": location}
+
+
 def json_response(content: bytes | str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """JSON that is already text."""
     merged = {"Cache-Control": "no-store", **HEADERS, **(headers or {})}
@@ -50,15 +61,12 @@ def problem_response(problem: Problem) -> Response:
     return Response(problem.text(), status_code=problem.status, media_type=MEDIA_TYPE, headers=headers)
 
 
-def tagged_response(
-    request: Request, content: bytes, etag: str | None = None, cache_control: str = REVALIDATE, **headers: str
-) -> Response:
+def tagged_response(request: Request, content: bytes, etag: str | None = None, cache_control: str = REVALIDATE) -> Response:
     """JSON with an ETag (by default of its bytes), or 304 when the client has just that."""
-    tag = etag or etag_of(content)
-    sent = {"ETag": tag, "Cache-Control": cache_control, **headers}
-    if matches(request.headers.getlist("if-none-match"), tag):
-        return Response(status_code=304, headers={**HEADERS, **sent})
-    return json_response(content, headers=sent)
+    sent = tagged(etag or etag_of(content), cache_control)
+    if matches(request.headers.getlist("if-none-match"), sent["ETag"]):
+        return Response(status_code=304, headers=sent)
+    return Response(content, media_type=JSON, headers=sent)
 
 
 def etag_of(content: bytes) -> str:

@@ -24,6 +24,7 @@ from planner_service.api.responses import (
     documented_body,
     documented_header,
     json_response,
+    known_created,
     tagged_response,
 )
 from planner_service.api.strict_route import StrictRoute
@@ -211,7 +212,7 @@ def _idempotency_key(request: Request) -> str | None:
 
 def _created(answer: Answer, state: State, waited_s: float | None) -> Response:
     """200 for a search that has ended, 202 for one that has not."""
-    headers = {"Location": answer.location}
+    headers = known_created(answer.location)
     if waited_s is not None:
         headers["Preference-Applied"] = f"wait={waited_s:.0f}"
     if state in TERMINAL:
