@@ -8,6 +8,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from planner_service.cli.calibrating import profile_document, render_profile, write_profile
 from planner_service.cli.commands import AsJson, app
 from planner_service.cli.context import console, write_raw
 from planner_service.cli.exits import refusals_shown
@@ -29,3 +30,27 @@ def validate(
             write_raw(orjson.dumps(report))
         else:
             render_validation(console(), report)
+
+
+@app.command()
+def calibrate(
+    files: Annotated[list[Path], typer.Argument(help="A CSV of measured runs, outputs of nccl-tests, or both.")],
+    base: Annotated[
+        str | None, typer.Option("--profile", help="Software profile to refit; default: the runs' framework.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the new profile.")] = "calibrated",
+    device: Annotated[str | None, typer.Option(help="Device of nccl-tests outputs that do not say.")] = None,
+    ranks: Annotated[int | None, typer.Option(help="Ranks of nccl-tests outputs that do not say.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of nccl-tests outputs that do not say.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the profile as JSON.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Refit the constants of a software profile, and rates of devices, to your own measurements."""
+    with refusals_shown(console(stderr=True), remote=False):
+        document = profile_document(files, name, base, device, ranks, nodes)
+        if output is not None:
+            write_profile(output, document)
+        if as_json:
+            write_raw(orjson.dumps(document))
+        else:
+            render_profile(console(), document)

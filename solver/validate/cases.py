@@ -51,10 +51,10 @@ class Case:
         return repr((self.document["model"], workload, groups))
 
 
-def case_of(row: Row, parsed: dict[str, Problem] | None = None) -> Case:
+def case_of(row: Row, parsed: dict[str, Problem] | None = None, profile: str | None = None) -> Case:
     """The case of a row all of whose cells are known; raises Refused. Measured columns, ids and notes are not read.
 
-    `parsed` keeps problems by their document from call to call.
+    `parsed` keeps problems by their document from call to call; `profile` replaces the one of the framework.
     """
     published, row = row, without_measurements(row)
     _refuse_unpredictable(row)
@@ -62,8 +62,8 @@ def case_of(row: Row, parsed: dict[str, Problem] | None = None) -> Case:
     use = framework_use(row)
     notes = list(machine.notes)
     row = with_assumed_sizes(row, notes)
-    profile = profile_name(row, use, machine, notes)
-    document = _problem_document(row, use, machine, profile)
+    chosen = profile or profile_name(row, use, machine, notes)
+    document = _problem_document(row, use, machine, chosen)
     try:
         problem = _parsed(document, {} if parsed is None else parsed)
         words = parse_layout(_words(row, machine, notes))
@@ -76,7 +76,7 @@ def case_of(row: Row, parsed: dict[str, Problem] | None = None) -> Case:
         document=document,
         problem=problem,
         layout=layout,
-        profile=profile,
+        profile=chosen,
         cluster_name=machine.cluster.name if machine.cluster else None,
         notes=tuple(notes),
     )
