@@ -38,3 +38,20 @@ def test_terminal_lists_every_row_and_the_summary(measured: Path) -> None:
 @pytest.mark.parametrize("arguments", [["--set", "mbs"], ["--set", "speed=1"], ["missing.csv"]])
 def test_wrong_usage_is_64(measured: Path, arguments: list[str]) -> None:
     assert CliRunner().invoke(app, ["validate", str(measured), *arguments]).exit_code == 64
+
+
+def test_calibrate_writes_a_profile(measured: Path, tmp_path: Path) -> None:
+    output = tmp_path / "ours.json"
+    answer = CliRunner().invoke(app, ["calibrate", str(measured), "--name", "ours", "--output", str(output), "--json"])
+    assert answer.exit_code == 0, answer.output
+    profile = json.loads(output.read_text(encoding="utf-8"))
+    assert profile == json.loads(answer.output)
+    assert (profile["name"], profile["rows"]["used"]) == ("ours", 2)
+    shown = CliRunner().invoke(app, ["calibrate", str(measured)])
+    assert "set by" in shown.output
+
+
+def test_calibrate_on_nothing_is_64(tmp_path: Path) -> None:
+    empty = tmp_path / "nothing.txt"
+    empty.write_text("no collective here", encoding="utf-8")
+    assert CliRunner().invoke(app, ["calibrate", str(empty)]).exit_code == 64
