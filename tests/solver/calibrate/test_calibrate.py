@@ -63,7 +63,8 @@ def test_what_the_runs_do_not_show_stays_as_shipped() -> None:
     shipped, value, known = table["scaleout_efficiency"]
     assert (value, known) == (shipped, False), "one node says nothing about the network"
     assert any(known for _, _, known in table.values())
-    assert table["launch_floor_s_per_layer"][1] > 1.5 * table["launch_floor_s_per_layer"][0]
+    launches = [table[name] for name in ("launch_floor_s_per_layer", "kernel_overhead_s")]
+    assert any(value > 1.5 * shipped for shipped, value, _ in launches), "the hidden machine launches slowly"
 
 
 def test_profile_document_is_used_by_content() -> None:
