@@ -218,10 +218,15 @@ def _updated_bytes(rank: RankClass, bytes_each: float) -> float:
     but a distributed optimizer still cuts the experts over the tensor ranks that repeat them."""
     shard = rank.stage.strategy.shard.optimizer.shard
     parameters = _all_parameters(rank)
-    if rank.replicas * rank.grid.cp > 1 or rank.settings["default_zero"] < 1:
+    if not _cuts_experts_alone(rank):
         return _state_bytes(rank, parameters, bytes_each, shard)
     copies = max(1.0, _expert_copies(rank))
     return sum(bytes_each * entry.numbers / (copies if entry.routed else 1.0) for entry in parameters)
+
+
+def _cuts_experts_alone(rank: RankClass) -> bool:
+    """A distributed optimizer whose only shards are those of the experts."""
+    return rank.replicas * rank.grid.cp == 1 and rank.settings["default_zero"] >= 1
 
 
 def _optimizer_bytes_each(rank: RankClass) -> tuple[float, float]:
@@ -244,6 +249,8 @@ def _kept_bytes_each(rank: RankClass) -> tuple[float, float, float]:
     step = 0.0
     if rank.gradient_bytes < FP32_BYTES:
         step = settings["step_gradient_bytes_per_parameter"]
+        if rank.stage.strategy.shard.zero == 0 and not _cuts_experts_alone(rank):
+            step += settings["whole_step_gradient_bytes_per_parameter"]
     else:
         gradients += settings["accumulated_gradient_bytes_per_parameter"]
     return weights + settings["state_padding_bytes_per_parameter"], gradients, master + moments + step
@@ -318,13 +325,14 @@ def _logits_bytes(rank: RankClass) -> float:
         return 0.0
     loss = rank.problem.workload.kernels.loss
     kept = rank.settings["loss_bytes_per_logit"]
+    split = rank.grid.tp > 1 or not rank.settings["whole_loss_bytes_per_logit"]
     rows = padded_vocabulary(rank.model.vocab_size, rank.grid.tp, rank.grid.vocabulary_multiple)
     columns = rows / (1 if loss == "gathered" else rank.grid.tp)
     bytes_each = {
         "fused": FUSED_LOSS_BYTES_PER_LOGIT,
         "gathered": GATHERED_LOSS_BYTES_PER_LOGIT,
         "chunked": kept / LOSS_CHUNKS,
-        "vocab_parallel": kept,
+        "vocab_parallel": kept if split else rank.settings["whole_loss_bytes_per_logit"],
     }[loss]
     return (1 + rank.model.mtp_layers) * bytes_each * rank.grid.tokens * columns
 

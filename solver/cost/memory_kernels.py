@@ -54,6 +54,7 @@ from solver.cost.columns import (
     TIED,
     UNPIPED_COPY_STATE,
     WEIGHT_STATE,
+    WHOLE_STEP_STATE,
     WORKING_SET_FACTOR,
 )
 from solver.schedules.kernels import compiled, in_flight, inlined
@@ -147,8 +148,10 @@ def state_memory(
     alone = scalars[EXPERTS_ALWAYS_SHARDED] > 0.0 and shard * meshes[mesh, REPLICATED_RANKS] == 1.0
     memory[chain, stage, WEIGHTS] = scalars[KEPT_WEIGHT_STATE] * (cut if zero >= 3 else whole)
     memory[chain, stage, GRADIENTS] = scalars[KEPT_GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
-    kept = cut if zero >= 1 or alone else whole
-    memory[chain, stage, OPTIMIZER] = scalars[KEPT_OPTIMIZER_STATE] * kept * (1.0 - offload)
+    shares = zero >= 1 or alone
+    kept = cut if shares else whole
+    each = scalars[KEPT_OPTIMIZER_STATE] + (0.0 if shares else scalars[WHOLE_STEP_STATE])
+    memory[chain, stage, OPTIMIZER] = each * kept * (1.0 - offload)
     memory[chain, stage, BUFFERS] = points[point, GATHER_BYTES] + sharding_buffers(
         scalars, whole, largest, tables, stages, zero, shard > 1.0
     )

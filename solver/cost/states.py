@@ -40,6 +40,8 @@ def fill_kept_states(problem: Problem, values: np.ndarray) -> None:
     values[col.KEPT_WEIGHT_STATE] = kept_weight + settings["state_padding_bytes_per_parameter"]
     values[col.KEPT_GRADIENT_STATE] = gradient + (0.0 if narrow else settings["accumulated_gradient_bytes_per_parameter"])
     values[col.KEPT_OPTIMIZER_STATE] = kept_optimizer + (settings["step_gradient_bytes_per_parameter"] if narrow else 0.0)
+    if narrow:
+        values[col.WHOLE_STEP_STATE] = settings["whole_step_gradient_bytes_per_parameter"]
     values[col.HOST_STATE] = kept_optimizer + HOST_GRADIENT_BYTES
     values[col.LIVE_GRADIENT_STATE] = gradient + settings["live_gradient_copy_bytes_per_parameter"]
     values[col.UNPIPED_COPY_STATE] = settings["unpiped_gradient_copy_bytes_per_parameter"]

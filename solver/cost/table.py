@@ -100,7 +100,8 @@ class CostModel:
             return logits * per_logit / LOSS_CHUNKS
         if loss == "gathered":
             return np.asarray(logits * costs.points.tp * GATHERED_BYTES_PER_LOGIT)
-        return logits * per_logit
+        whole = costs.settings["whole_loss_bytes_per_logit"] or per_logit
+        return np.asarray(logits * np.where(costs.points.tp > 1, per_logit, whole))
 
     def _fill_ends(self, costs: LayerCosts, vocabulary: np.ndarray, table: np.ndarray) -> None:
         """Embedding and head: three products, the loss's bytes, the sequence-parallel collectives around them."""

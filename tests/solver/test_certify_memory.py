@@ -160,6 +160,7 @@ KERNELS = [
 PROFILES: list[dict[str, float]] = [
     {},
     {"step_gradient_bytes_per_parameter": 4, "state_padding_bytes_per_parameter": 0.25, "gradient_bucket_count": 1},
+    {"whole_step_gradient_bytes_per_parameter": 4, "step_gradient_bytes_per_parameter": 4, "whole_loss_bytes_per_logit": 14},
     {"accumulated_gradient_bytes_per_parameter": 2, "unpiped_gradient_copy_bytes_per_parameter": 2},
     {"weights_are_master": 1, "live_gradient_copy_bytes_per_parameter": 2, "working_set_factor": 2},
     {"weights_are_master": 1, "pipeline_keeps_gathered": 1, "selective_saves_operators": 1, "vocabulary_multiple": 1},
