@@ -190,6 +190,8 @@ def _end_parameters(rank: RankClass) -> Iterator[Parameter]:
             yield Parameter("positions", model.learned_positions * model.hidden_size)
     if "head" in holds:
         yield norm(model, "final norm")
+        if model.head_bias:
+            yield Parameter("output bias", table / model.hidden_size)
         if not model.tied_embeddings or split:
             yield Parameter("output projection", table)
     if "mtp" in holds and split and not model.tied_embeddings:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.errors import FieldError, InvalidProblem
-from solver.problem import Attention, Block, Mlp, Transformer
+from solver.problem import Attention, Block, LinearAttention, Mlp, Transformer
+from solver.problem.model import MlaAttention, SoftmaxAttention
 
 MOST_KINDS = 64
 
@@ -91,7 +92,7 @@ def layer_forward_flops_per_token(kind: LayerKind, hidden_size: int, sequence_to
 def attention_flops_per_work(kind: LayerKind) -> float:
     """Forward FLOPs per unit of attention work (one causal score pair-sum is s^2, of which half is computed)."""
     attention = kind.attention
-    if attention is None:
+    if attention is None or attention.kind == "linear":
         return 0.0
     width = _score_width(attention)
     return width * attention.heads * (1.0 if attention.causal else 2.0)
@@ -102,7 +103,7 @@ def projection_flops_per_token(kind: LayerKind, hidden_size: int) -> float:
     return layer_forward_flops_per_token(kind, hidden_size, 0.0)
 
 
-def _score_width(attention: Attention) -> float:
+def _score_width(attention: SoftmaxAttention | MlaAttention) -> float:
     """FLOPs per score and head are 2 x (query-key width + value width), half of it under a causal mask."""
     if attention.kind == "mla":
         return float(attention.qk_nope_head_dim + attention.qk_rope_head_dim + attention.v_head_dim)
@@ -113,6 +114,8 @@ def _attention_flops(attention: Attention | None, hidden: int, sequence_tokens: 
     if attention is None:
         return 0.0
     heads = attention.heads
+    if attention.kind == "linear":
+        return _linear_flops(attention, hidden)
     if attention.kind == "mla":
         query_width = heads * (attention.qk_nope_head_dim + attention.qk_rope_head_dim)
         rank = attention.q_lora_rank
@@ -122,9 +125,18 @@ def _attention_flops(attention: Attention | None, hidden: int, sequence_tokens: 
         key_value += latent * heads * (attention.qk_nope_head_dim + attention.v_head_dim)
         weights = query + key_value + heads * attention.v_head_dim * hidden
     else:
-        weights = hidden * attention.head_dim * (2 * heads + 2 * attention.kv_heads)
+        queries = 2 * heads if attention.output_gate else heads
+        weights = hidden * attention.head_dim * (queries + heads + 2 * attention.kv_heads)
     scores = _score_width(attention) * heads * (1.0 if attention.causal else 2.0) * sequence_tokens
     return 2.0 * weights + scores
+
+
+def _linear_flops(attention: LinearAttention, hidden: int) -> float:
+    """Projections, and reading and updating a state of key width x value width per head (the recurrence, whatever its chunk)."""
+    keys, values = 2 * attention.kv_heads * attention.key_head_dim, attention.heads * attention.head_dim
+    inputs = keys + values * (2 if attention.gate else 1) + attention.heads * attention.decays_per_head
+    state = 4.0 * attention.key_head_dim * values
+    return 2.0 * hidden * (inputs + values) + state
 
 
 def _mlp_flops(mlp: Mlp | None, hidden: int) -> float:

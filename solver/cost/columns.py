@@ -38,6 +38,7 @@ OPTIONS = 4
 EMBEDDING_PARAMETERS = 0
 TABLE_PARAMETERS = 1
 NORM_PARAMETERS = 2
+"""of the final norm, and of the bias of the head"""
 BOUNDARY_BYTES = 3
 GATHER_BYTES = 4
 LOGITS_BYTES = 5

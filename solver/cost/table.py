@@ -75,7 +75,8 @@ class CostModel:
         vocabulary = padded_vocabulary(model.vocab_size, points.tp, costs.settings["vocabulary_multiple"]) / points.tp
         table[:, col.TABLE_PARAMETERS] = vocabulary * hidden
         table[:, col.EMBEDDING_PARAMETERS] = vocabulary * hidden + (model.learned_positions or 0) * hidden
-        table[:, col.NORM_PARAMETERS] = norm_width(costs) * hidden
+        head_bias = vocabulary if model.head_bias else 0.0
+        table[:, col.NORM_PARAMETERS] = norm_width(costs) * hidden + head_bias
         table[:, col.BOUNDARY_BYTES] = costs.element * hidden * costs.local_tokens
         gathers = (points.sp > 0) & (points.tp > 1)
         buffers = self.problem.workload.software.assumptions["gather_buffer_count"]

@@ -10,7 +10,6 @@ from solver.problem.model import MODEL_FORMS, Model, Transformer
 from solver.problem.options import Constraints
 from solver.problem.pointers import Path
 from solver.problem.problem import Problem
-from solver.problem.spec import Spec
 from solver.problem.workload import Workload
 
 #: Frameworks and versions that have a rule set (the rule sets may not be imported here; a test keeps the two equal).
@@ -71,22 +70,8 @@ def _check_forms(model: Model, findings: Findings) -> None:
             _refuse(("model", form), f"a model given by {form} is not supported in this version", findings, allowed)
 
 
-#: Fields of a transformer, of its blocks, attentions and feed-forwards that are not priced yet, with the values that are.
-_MODEL_VALUES: Final[dict[str, tuple[object, ...]]] = {
-    "head_bias": (False,),
-    "embedding_features": (0,),
-    "output_features": (0,),
-}
-_BLOCK_VALUES: Final[dict[str, tuple[object, ...]]] = {"parallel": (False,)}
-_ATTENTION_VALUES: Final[dict[str, dict[str, tuple[object, ...]]]] = {
-    "softmax": {"output_gate": (False,), "sinks": (False,)},
-    "mla": {},
-    "linear": {"kind": ("softmax", "mla")},
-}
-_MLP_VALUES: Final[dict[str, dict[str, tuple[object, ...]]]] = {
-    "dense": {},
-    "moe": {"bias": (False,), "router_bias": (False,)},
-}
+#: Fields of a transformer that are not priced yet, with the values that are.
+_MODEL_VALUES: Final[dict[str, tuple[object, ...]]] = {"embedding_features": (0,), "output_features": (0,)}
 
 
 def check_sizes(asked: Model, transformer: Transformer | None, findings: Findings) -> None:
@@ -95,24 +80,12 @@ def check_sizes(asked: Model, transformer: Transformer | None, findings: Finding
         return
     form = next(name for name in MODEL_FORMS if getattr(asked, name) is not None)
 
-    def take(part: Spec, values: dict[str, tuple[object, ...]], path: Path) -> None:
-        for key, priced in values.items():
-            value = getattr(part, key)
-            if value not in priced:
-                at = ("model", form, *path, key) if form == "transformer" else ("model", form)
-                where = "" if form == "transformer" else f" (block {path[1]})" if path else ""
-                message = f"{key} {value!r}{where} is not supported in this version"
-                _refuse(at, message, findings, priced if form == "transformer" else None)
-
-    take(transformer, _MODEL_VALUES, ())
-    for index, block in enumerate(transformer.blocks):
-        take(block, _BLOCK_VALUES, ("blocks", index))
-        plain = (block.attention is not None) + (block.mlp is not None)
-        take(block, {"norms": (None, plain)}, ("blocks", index))
-        if block.attention is not None:
-            take(block.attention, _ATTENTION_VALUES[block.attention.kind], ("blocks", index, "attention"))
-        if block.mlp is not None:
-            take(block.mlp, _MLP_VALUES[block.mlp.kind], ("blocks", index, "mlp"))
+    for key, priced in _MODEL_VALUES.items():
+        value = getattr(transformer, key)
+        if value not in priced:
+            at = ("model", form, key) if form == "transformer" else ("model", form)
+            message = f"{key} {value!r} is not supported in this version"
+            _refuse(at, message, findings, priced if form == "transformer" else None)
 
 
 def _check_workload(workload: Workload, findings: Findings) -> None:

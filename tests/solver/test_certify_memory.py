@@ -23,7 +23,16 @@ from solver.cost.saved import saved_bytes
 from solver.cost.table import cost_model
 from solver.layout import Layout
 from solver.problem import Block, Problem
-from tests.solver.sample_layouts import group, mixed_document, moe_model, sample_model, sample_problem, uniform, uniform_document
+from tests.solver.sample_layouts import (
+    LLAMA_LIKE,
+    group,
+    mixed_document,
+    moe_model,
+    sample_model,
+    sample_problem,
+    uniform,
+    uniform_document,
+)
 
 
 def classes(problem: Problem, layout: Layout) -> list[RankBytes]:
@@ -166,8 +175,39 @@ PROFILES: list[dict[str, float]] = [
     {"weights_are_master": 1, "pipeline_keeps_gathered": 1, "selective_saves_operators": 1, "vocabulary_multiple": 1},
     {"expert_permute_copies": 1, "default_zero": 0},
 ]
+HYBRID = [
+    {
+        "repeat": 3,
+        "attention": {"kind": "linear", "heads": 32, "kv_heads": 16, "head_dim": 128, "conv_kernel": 4, "decays_per_head": 2},
+        "mlp": {"kind": "moe", "hidden_size": 512, "experts": 16, "top_k": 4, "shared_hidden_size": 512, "router_bias": True},
+    },
+    {
+        "attention": {"kind": "softmax", "heads": 32, "kv_heads": 4, "head_dim": 128, "output_gate": True, "qk_norm": True},
+        "mlp": {"kind": "moe", "hidden_size": 512, "experts": 16, "top_k": 4, "bias": True},
+    },
+]
+"""three gated delta-rule layers, then one of gated softmax attention"""
 MODELS = [
     sample_model(),
+    sample_model(blocks=HYBRID * 2),
+    sample_model(
+        head_bias=True,
+        blocks=[
+            {
+                **LLAMA_LIKE,
+                "repeat": 4,
+                "mlp": {"kind": "dense", "hidden_size": 8192, "gated": False},
+                "norms": 1,
+                "parallel": True,
+            },
+            {
+                "repeat": 4,
+                "attention": {"kind": "softmax", "heads": 32, "window_tokens": 512, "sinks": True},
+                "mlp": {"kind": "dense", "hidden_size": 8192},
+                "norms": 4,
+            },
+        ],
+    ),
     sample_model(norm="layer", learned_positions=4096, tied_embeddings=True),
     moe_model(),
     moe_model(mtp_layers=1),
