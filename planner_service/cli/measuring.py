@@ -7,6 +7,7 @@ from typing import Annotated
 
 import orjson
 import typer
+from rich.markup import escape
 
 from planner_service.cli.calibrating import profile_document, render_profile, write_profile
 from planner_service.cli.commands import AsJson, app
@@ -21,15 +22,21 @@ def validate(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="column=value overrides a column, column= blanks it.")
     ] = None,
+    summary: Annotated[bool, typer.Option("--summary", help="Summaries only, rows hidden.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict measured runs and compare: step time, memory, order of layouts, what fits."""
-    with refusals_shown(console(stderr=True), remote=False):
-        report = validation_report(files, settings or [])
+    errors = console(stderr=True)
+
+    def progress(name: str, rows: int) -> None:
+        errors.print(f"[dim]{escape(name)}: {rows} rows[/]", highlight=False)
+
+    with refusals_shown(errors, remote=False):
+        report = validation_report(files, settings or [], progress)
         if as_json:
-            write_raw(orjson.dumps(report))
+            write_raw(orjson.dumps(report.document()))
         else:
-            render_validation(console(), report)
+            render_validation(console(), report, rows=not summary)
 
 
 @app.command()

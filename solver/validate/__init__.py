@@ -6,15 +6,17 @@ from solver.validate.harness import Harness
 from solver.validate.measured import measured_step
 from solver.validate.predict import Predicted, predict
 from solver.validate.refusal import Refused
-from solver.validate.report import validate
+from solver.validate.report import Comparison, Report, validate
 from solver.validate.rows import Row, parse_rows
 
 __all__ = [
     "Case",
+    "Comparison",
     "Constants",
     "Harness",
     "Predicted",
     "Refused",
+    "Report",
     "Row",
     "case_of",
     "measured_step",

@@ -22,7 +22,7 @@ def measured(tmp_path: Path) -> Path:
 def test_json_is_the_report(measured: Path) -> None:
     answer = CliRunner().invoke(app, ["validate", str(measured), "--json", "--set", "recompute=full"])
     assert answer.exit_code == 0, answer.output
-    report = json.loads(answer.output)
+    report = json.loads(answer.stdout)
     assert [row["row_id"] for row in report["rows"]] == ["row-0", "row-1", "row-2", "row-3"]
     assert report["files"][0]["file"] == "ours.csv"
 
@@ -33,6 +33,9 @@ def test_terminal_lists_every_row_and_the_summary(measured: Path) -> None:
     assert all(f"row-{number}" in answer.output for number in range(4))
     assert "2 used, 1 completed, 1 refused" in answer.output
     assert "signed median" in answer.output
+    hidden = CliRunner().invoke(app, ["validate", str(measured), "--summary"])
+    assert "row-0" not in hidden.output
+    assert "signed median" in hidden.output
 
 
 @pytest.mark.parametrize("arguments", [["--set", "mbs"], ["--set", "speed=1"], ["missing.csv"]])
@@ -45,7 +48,7 @@ def test_calibrate_writes_a_profile(measured: Path, tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["calibrate", str(measured), "--name", "ours", "--output", str(output), "--json"])
     assert answer.exit_code == 0, answer.output
     profile = json.loads(output.read_text(encoding="utf-8"))
-    assert profile == json.loads(answer.output)
+    assert profile == json.loads(answer.stdout)
     assert (profile["name"], profile["rows"]["used"]) == ("ours", 2)
     shown = CliRunner().invoke(app, ["calibrate", str(measured)])
     assert "set by" in shown.output

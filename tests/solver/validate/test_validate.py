@@ -37,7 +37,7 @@ LOUD = {name: "" for name in ("step_time_s", "tflops_gpu", "mfu_pct", "hfu_pct",
 
 
 def test_every_row_appears_with_every_key() -> None:
-    report = validate([("ours.csv", samples.document(*EVERY_KIND)), ("more.csv", samples.document(samples.DENSE))])
+    report = validate([("ours.csv", samples.document(*EVERY_KIND)), ("more.csv", samples.document(samples.DENSE))]).document()
     assert [row["row_id"] for row in report["rows"]] == [f"row-{i}" for i in range(len(EVERY_KIND))] + ["row-0"]
     assert all(set(row) == ROW_KEYS for row in report["rows"])
     json.dumps(report, allow_nan=False)
@@ -47,15 +47,15 @@ def test_every_row_appears_with_every_key() -> None:
 
 
 def test_predictions_do_not_read_what_was_measured() -> None:
-    seen = validate([("a", samples.document(*EVERY_KIND))])["rows"]
-    blind = validate([("a", samples.document(*({**kind, **LOUD, "notes": "x"} for kind in EVERY_KIND)))])["rows"]
+    seen = validate([("a", samples.document(*EVERY_KIND))]).rows
+    blind = validate([("a", samples.document(*({**kind, **LOUD, "notes": "x"} for kind in EVERY_KIND)))]).rows
     for first, second in zip(seen, blind, strict=True):
         assert {**first, "measured_kind": None} == {**second, "measured_kind": None}
     assert [row["measured_kind"] for row in seen][6:9] == ["tokens_s_gpu", "tflops_gpu", None]
 
 
 def test_out_of_memory_is_called() -> None:
-    entry = validate([("a", samples.document(samples.DENSE, samples.OUT_OF_MEMORY))])["files"][0]["verdict"]
+    entry = validate([("a", samples.document(samples.DENSE, samples.OUT_OF_MEMORY))]).files[0]["verdict"]
     assert (entry["precision"], entry["recall"], entry["f1"]) == (1.0, 1.0, 1.0)
     assert (entry["out_of_memory_rows"], entry["out_of_memory_called"], entry["false_alarms"]) == (1, 1, 0)
 
