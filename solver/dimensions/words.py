@@ -12,17 +12,21 @@ from solver.errors import FieldError, InvalidProblem
 from solver.frameworks.columns import uniform_row
 from solver.frameworks.facts import read_facts
 from solver.frameworks.predicates import balanced_split
-from solver.layout import MAX_LAYERS, MAX_MICRO_BATCHES, Layout, UniformLayout
+from solver.layout import MAX_LAYERS, MAX_MICRO_BATCHES, Layout, Recompute, UniformLayout
 from solver.problem.problem import Problem
 
 POLICIES = {"padded": "padded", "packed": "packed_static_cp"}
 
 
 def expand_uniform(
-    problem: Problem, layout: UniformLayout, layers_per_chunk: Sequence[int] | None = None, replicate: int = 1
+    problem: Problem,
+    layout: UniformLayout,
+    layers_per_chunk: Sequence[int] | None = None,
+    replicate: int = 1,
+    recompute: Sequence[Recompute] | None = None,
 ) -> Layout:
     """The layout that the words stand for; `layers_per_chunk` (virtual stages in pipeline order) defaults to equal counts,
-    `replicate` is the number of copies of a shard group.
+    `replicate` is the number of copies of a shard group, `recompute` of each layer defaults to the layout's.
 
     Raises `InvalidProblem` when the words do not name enough devices; rules of frameworks are checked elsewhere.
     """
@@ -42,7 +46,7 @@ def expand_uniform(
             ranks=ranks,
             parts=tuple(_parts(layout, ranks, dp, micro_batches, index) for index in range(layout.pp)),
             bounds=np.cumsum([0, *counts]).astype(np.int64),
-            recompute=(layout.recompute,) * sum(counts),
+            recompute=tuple(recompute or (layout.recompute,) * sum(counts)),
             vpp=layout.vpp,
             mbs=layout.mbs,
             zero=row["zero"],

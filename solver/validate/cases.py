@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from solver.dimensions.words import expand_uniform
 from solver.errors import InvalidProblem
-from solver.frameworks import get_rule_set
-from solver.layout import Layout, UniformLayout
-from solver.layout_parse import parse_layout
+from solver.layout import Layout
 from solver.problem import Problem, normalise, parse_problem
 from solver.validate.frameworks import FrameworkUse, framework_use, kernels, optimizer, precision, profile_name
+from solver.validate.layouts import legal_layout
 from solver.validate.machines import Machine, machine_of
 from solver.validate.models import model_document, with_assumed_sizes
 from solver.validate.refusal import Refused
-from solver.validate.rows import Row, known, without_measurements
+from solver.validate.rows import Row, without_measurements
 
-GROUP_OF_SHARDS = re.compile(r"zero1 group (\d+)")
-SCORES_ONLY = ("core_attention", "core_attn")
-EQUAL_SPLIT_RULES = ("S12",)
-"""rules about chunks of equal length, which a stated split answers itself"""
 NOT_PREDICTED_TASKS = ("sft", "lora")
 
 
@@ -66,9 +59,7 @@ def case_of(row: Row, parsed: dict[str, Problem] | None = None, profile: str | N
     document = _problem_document(row, use, machine, chosen)
     try:
         problem = _parsed(document, {} if parsed is None else parsed)
-        words = parse_layout(_words(row, machine, notes))
-        assert isinstance(words, UniformLayout), "classical words"
-        layout = _legal_layout(problem, words, row, use)
+        layout = legal_layout(problem, row, use, [group["name"] for group in machine.groups], notes)
     except InvalidProblem as error:
         raise Refused("; ".join(item.message for item in error.errors)) from error
     return Case(
@@ -111,67 +102,3 @@ def _problem_document(row: Row, use: FrameworkUse | None, machine: Machine, prof
         "cluster": {"groups": list(machine.groups)},
         "framework": "any",
     }
-
-
-def _words(row: Row, machine: Machine, notes: list[str]) -> dict[str, Any]:
-    """Classical words of the row's layout."""
-    replica = known(row.tp) * known(row.pp) * known(row.cp)
-    if known(row.gpus) % replica or (row.dp is not None and row.dp * replica != row.gpus):
-        raise Refused(f"tp {row.tp} x pp {row.pp} x cp {row.cp} x dp {row.dp} is not {row.gpus} devices")
-    words: dict[str, Any] = {name: getattr(row, name) for name in ("tp", "pp", "cp", "ep", "vpp", "mbs", "gbs")}
-    names = [group["name"] for group in machine.groups]
-    return {
-        **words,
-        **({"groups": names} if len(names) > 1 else {}),
-        "dp": known(row.gpus) // replica,
-        "zero": row.zero_stage,
-        "sequence_parallel": bool(row.sp) and known(row.tp) > 1,
-        "recompute": recompute_word(row.recompute or "none", notes),
-    }
-
-
-def recompute_word(text: str, notes: list[str]) -> dict[str, Any]:
-    """`none`, `full`, or selective: the scores alone, or the module set that the model prices."""
-    kind, _, modules = text.partition(":")
-    if kind in ("none", "full"):
-        return {"kind": kind}
-    if kind != "selective":
-        raise Refused(f"recompute {text!r} is not understood")
-    if modules.strip() in SCORES_ONLY:
-        return {"kind": "selective", "modules": ["core_attn"]}
-    notes.append(f"recompute {text} priced as selective recompute of the cheap large tensors")
-    return {"kind": "selective"}
-
-
-def _legal_layout(problem: Problem, words: UniformLayout, row: Row, use: FrameworkUse | None) -> Layout:
-    rules = get_rule_set(problem.framework.name, problem.framework.version)
-    split = _layer_split(row, use)
-    skipped = EQUAL_SPLIT_RULES if split else ()
-    violations = tuple(item for item in rules.violations(problem, words) if item.rule not in skipped)
-    if not violations:
-        layout = expand_uniform(problem, words, split, _copies(row))
-        violations = rules.violations(problem, layout) if split else ()
-        if not violations:
-            return layout
-    raise Refused("; ".join(violation.message for violation in violations))
-
-
-def _layer_split(row: Row, use: FrameworkUse | None) -> list[int] | None:
-    """Layers per chunk where embedding and head count as layers: the first and the last chunk hold one less."""
-    layers, stages = known(row.layers), known(row.pp)
-    total, chunks = layers + 2, stages * known(row.vpp)
-    if use is None or not use.embedding_counts_as_layer or stages < 2 or layers % chunks == 0 or total % chunks:
-        return None
-    return [total // chunks - (index in (0, chunks - 1)) for index in range(chunks)]
-
-
-def _copies(row: Row) -> int:
-    """Copies of a shard group: hybrid sharding keeps it in a node, `zero1 group N` names its size."""
-    tp = known(row.tp)
-    ranks = known(row.gpus) // (tp * known(row.pp))
-    text = (row.sharding or "").lower()
-    named = GROUP_OF_SHARDS.search(text)
-    size = int(named.group(1)) if named else ranks
-    if text.startswith("hsdp"):
-        size = max(1, (row.gpus_per_node or ranks) // tp)
-    return ranks // size if 0 < size <= ranks and ranks % size == 0 else 1

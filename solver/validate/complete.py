@@ -12,13 +12,21 @@ from itertools import product
 from typing import Any
 
 from solver.validate.frameworks import framework_use
+from solver.validate.layouts import BLOCKS
 from solver.validate.rows import Row, known
 
 COMPLETED = ("mbs", "vpp", "recompute", "zero_stage", "gbs")
 RECOMPUTE = ("none", "selective:cheap", "full")
+BLOCK_SHARES = ("1/4", "1/3", "1/2", "2/3", "3/4", "1/1")
 LARGEST_MBS = 64
 MOST_ROUNDS = 8
 """a blank batch has up to this many micro-batches per pipeline stage"""
+
+
+def shares_of_blocks(row: Row) -> Iterator[Row]:
+    """A row that recomputes an unstated share of its blocks: the least share that fits is what a user sets."""
+    for share in BLOCK_SHARES:
+        yield replace(row, recompute=f"{BLOCKS} {share}")
 
 
 def blanks(row: Row) -> tuple[str, ...]:

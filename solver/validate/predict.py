@@ -9,9 +9,10 @@ import numpy as np
 
 from solver.problem import Problem
 from solver.validate.cases import Case, case_of
-from solver.validate.complete import blanks, completions, worth_counting
+from solver.validate.complete import blanks, completions, shares_of_blocks, worth_counting
 from solver.validate.constants import SHIPPED, Constants
 from solver.validate.harness import Harness
+from solver.validate.layouts import BLOCKS
 from solver.validate.memory import Memory, memory_of
 from solver.validate.refusal import Refused
 from solver.validate.rows import Row
@@ -49,10 +50,11 @@ def predict(rows: Sequence[Row], constants: Constants = SHIPPED) -> list[Predict
     for row, (first, after), reason in zip(rows, owner, reasons, strict=True):
         if first == after:
             found.append(reason)
-        elif blanks(row):
-            found.append(_completed(cases[first:after], seconds[first:after], [memory[i] for i in range(first, after)]))
-        else:
+        elif after - first == 1 and not blanks(row):
             found.append(_stated(cases[first], float(seconds[first]), memory[first]))
+        else:
+            chosen = _fastest(cases[first:after], seconds[first:after], [memory[index] for index in range(first, after)])
+            found.append(replace(chosen, completed=bool(blanks(row))))
     return found
 
 
@@ -61,7 +63,7 @@ def _add(row: Row, cases: list[Case], parsed: dict[str, Problem]) -> str:
     if row.fault is not None:
         return row.fault
     reason = ""
-    options = completions(row) if blanks(row) else iter((row,))
+    options = completions(row) if blanks(row) else (shares_of_blocks(row) if row.recompute == BLOCKS else iter((row,)))
     before = len(cases)
     for option in options:
         try:
@@ -79,7 +81,7 @@ def _stated(case: Case, seconds: float, memory: Memory) -> Predicted:
     return Predicted(case.row, False, seconds, interval, memory, case.notes)
 
 
-def _completed(cases: list[Case], seconds: np.ndarray, memory: list[Memory]) -> Predicted:
+def _fastest(cases: list[Case], seconds: np.ndarray, memory: list[Memory]) -> Predicted:
     """The fastest per token of the completions that count.
 
     Its interval is that of the model around it: it holds every legal value that the model cannot tell from the fastest. Slower
@@ -89,4 +91,4 @@ def _completed(cases: list[Case], seconds: np.ndarray, memory: list[Memory]) -> 
     per_row = np.array([value / (case.row.gbs or 1) for case, value in zip(cases, seconds, strict=True)])
     chosen = [index for index, counted in enumerate(counts) if counted]
     best = min(chosen, key=lambda index: (per_row[index], index))
-    return replace(_stated(cases[best], float(seconds[best]), memory[best]), completed=True)
+    return _stated(cases[best], float(seconds[best]), memory[best])
