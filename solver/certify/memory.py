@@ -354,10 +354,10 @@ def _sharding_buffer_bytes(rank: RankClass) -> float:
     held = sum(entry.numbers for entry in _all_parameters(rank))
     if zero == 0:
         return 0.0
-    if zero < 3:
-        bucket = min(settings["gradient_bucket_bytes"], rank.gradient_bytes * held)
-        if zero == 2:
-            return max(1.0, settings["gradient_bucket_count"]) * bucket
+    bucket = min(settings["gradient_bucket_bytes"], rank.gradient_bytes * held)
+    if zero == 2:
+        return max(1.0, settings["gradient_bucket_count"]) * bucket
+    if zero == 1:
         copy = settings["unpiped_gradient_copy_bytes_per_parameter"] * held if rank.layout.pp == 1 else 0.0
         return settings["gradient_bucket_count"] * bucket + copy
     if rank.layout.pp > 1 and settings["pipeline_keeps_gathered"]:
@@ -366,4 +366,4 @@ def _sharding_buffer_bytes(rank: RankClass) -> float:
     names = ("embedding", "output projection")
     tables = sum(entry.numbers for entry in _end_parameters(rank) if entry.name in names)
     live = rank.gradient_bytes + settings["live_gradient_copy_bytes_per_parameter"]
-    return (LIVE_LAYERS * element + live) * largest + element * tables
+    return (LIVE_LAYERS * element + live) * largest + element * tables + settings["gradient_bucket_count"] * bucket

@@ -171,17 +171,19 @@ def sharding_buffers(
     """Bytes of what sharded states need beside them.
 
     ZeRO 1 and 2: buckets of gradients, and a copy of an engine without pipeline. ZeRO 3: two gathered layers, one layer's
-    gradients, the gathered tables; or the whole stage where it stays gathered between micro-batches.
+    gradients, the gathered tables and buckets; or the whole stage where it stays gathered between micro-batches.
     """
+    bucket = min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
     held = 0.0
     if zero >= 3 and stages > 1 and scalars[PIPELINE_KEEPS_GATHERED] > 0.0:
         held = (scalars[WEIGHT_STATE] + scalars[GRADIENT_STATE]) * whole
     elif zero >= 3:
         held = (2.0 * scalars[WEIGHT_STATE] + scalars[LIVE_GRADIENT_STATE]) * largest + scalars[WEIGHT_STATE] * tables
+        held += scalars[BUCKET_COUNT] * bucket
     elif zero == 2:
-        held = max(1.0, scalars[BUCKET_COUNT]) * min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
+        held = max(1.0, scalars[BUCKET_COUNT]) * bucket
     elif zero == 1 and shared:
-        held = scalars[BUCKET_COUNT] * min(scalars[BUCKET_BYTES], scalars[GRADIENT_STATE] * whole)
+        held = scalars[BUCKET_COUNT] * bucket
         if stages == 1:
             held += scalars[UNPIPED_COPY_STATE] * whole
     return held
