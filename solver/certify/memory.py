@@ -251,7 +251,7 @@ def _kept_bytes_each(rank: RankClass) -> tuple[float, float, float]:
     step = 0.0
     if rank.gradient_bytes < FP32_BYTES:
         step = settings["step_gradient_bytes_per_parameter"]
-        if rank.stage.strategy.shard.zero == 0 and not _cuts_experts_alone(rank):
+        if rank.stage.strategy.shard.zero == 0 and rank.replicas * rank.grid.cp > 1:
             step += settings["whole_step_gradient_bytes_per_parameter"]
     else:
         gradients += settings["accumulated_gradient_bytes_per_parameter"]

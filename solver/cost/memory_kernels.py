@@ -145,12 +145,11 @@ def state_memory(
     shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
     whole = dense + expert
     cut = dense / shard + expert / expert_shard
-    alone = scalars[EXPERTS_ALWAYS_SHARDED] > 0.0 and shard * meshes[mesh, REPLICATED_RANKS] == 1.0
+    single = shard * meshes[mesh, REPLICATED_RANKS] == 1.0
     memory[chain, stage, WEIGHTS] = scalars[KEPT_WEIGHT_STATE] * (cut if zero >= 3 else whole)
     memory[chain, stage, GRADIENTS] = scalars[KEPT_GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
-    shares = zero >= 1 or alone
-    kept = cut if shares else whole
-    each = scalars[KEPT_OPTIMIZER_STATE] + (0.0 if shares else scalars[WHOLE_STEP_STATE])
+    kept = cut if zero >= 1 or (single and scalars[EXPERTS_ALWAYS_SHARDED] > 0.0) else whole
+    each = scalars[KEPT_OPTIMIZER_STATE] + (0.0 if zero >= 1 or single else scalars[WHOLE_STEP_STATE])
     memory[chain, stage, OPTIMIZER] = each * kept * (1.0 - offload)
     memory[chain, stage, BUFFERS] = points[point, GATHER_BYTES] + sharding_buffers(
         scalars, whole, largest, tables, stages, zero, shard > 1.0
