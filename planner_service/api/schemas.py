@@ -48,7 +48,7 @@ def array(items: Schema) -> Schema:
 
 SUMMARY: dict[str, Schema] = {
     "id": SEARCH_ID,
-    "state": {"enum": [state.value for state in State]},
+    "state": reference("State"),
     "problem_digest": DIGEST,
     "request_digest": DIGEST,
     "model": TEXT,
@@ -65,6 +65,7 @@ FINDING = record(
     allowed={"type": ["array", "null"]},
 )
 COMPONENTS: dict[str, Schema] = {
+    "State": {"type": "string", "enum": [state.value for state in State]},
     "ErrorDocument": record(
         "RFC 9457 problem document",
         ("request_id",),
