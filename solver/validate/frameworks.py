@@ -26,6 +26,8 @@ class FrameworkUse:
     dropout: float = 0.0
     half_gradients: bool = False
     """main gradients in the 16-bit type of the run"""
+    releases: tuple[tuple[str, str], ...] = ()
+    """(word of source_ref that names a release, profile of that release)"""
     zero_levels: tuple[int, ...] = (0, 1)
     """ZeRO stages of a row that states none"""
     interleaves: bool = False
@@ -51,7 +53,7 @@ USES = (
     FrameworkUse("Primus", "megatron-core", zero_levels=(1,), interleaves=True, embedding_counts_as_layer=True),
     FrameworkUse("llm-foundry", "llm-foundry", zero_levels=(3,)),
     FrameworkUse("InternEvo", "internevo", kernels={"norm": "eager", "glu": "eager"}, half_gradients=True, zero_levels=(1,)),
-    FrameworkUse("torchtitan", "torchtitan", zero_levels=(3,), interleaves=True),
+    FrameworkUse("torchtitan", "torchtitan", releases=(("_202412_", "torchtitan-2024"),), zero_levels=(3,), interleaves=True),
     FrameworkUse("PyTorch FSDP", "fms-fsdp", half_gradients=True, zero_levels=(3,)),
 )
 
@@ -63,11 +65,14 @@ def framework_use(row: Row) -> FrameworkUse | None:
 
 
 def profile_name(row: Row, use: FrameworkUse | None, machine: Machine, notes: list[str]) -> str:
-    """The software profile of a row: the machine's variant, the family's, or the nearest that exists."""
-    name = use.profile if use else FALLBACK_PROFILE
-    if machine.cluster is not None and use is not None:
-        name = machine.cluster.software.get(use.word, name)
-    for candidate in (name, row.framework or ""):
+    """The software profile of a row: that of its release, the machine's variant, the family's, or the one of that name."""
+    names = [row.framework or ""]
+    if use is not None:
+        names = [profile for word, profile in use.releases if word in (row.source_ref or "")]
+        if machine.cluster is not None and use.word in machine.cluster.software:
+            names.append(machine.cluster.software[use.word])
+        names.append(use.profile)
+    for candidate in names:
         try:
             return find_profile(candidate).name
         except UnknownName:
