@@ -12,7 +12,7 @@ import solver
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
 ASKED: tuple[type[BaseModel], ...] = (solver.Problem, solver.UniformLayout, solver.Layout)
-ANSWERED: tuple[type[BaseModel], ...] = (solver.Result, solver.Plan, solver.Evaluation, solver.Progress)
+ANSWERED: tuple[type[BaseModel], ...] = (solver.Result, solver.Plan, solver.Evaluation)
 BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 NAMES = {
     "Layout-Input": "LayoutInput",

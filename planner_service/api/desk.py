@@ -8,6 +8,7 @@ from anyio import CapacityLimiter
 from starlette.requests import Request
 
 from planner_service.api.answers import Answers, Generation
+from planner_service.api.loop_delay import LoopDelay
 from planner_service.api.metrics import Metrics
 from planner_service.api.watcher import Watcher
 from planner_service.services import Services
@@ -28,9 +29,11 @@ class Desk:
     watcher: Watcher
     thinking: CapacityLimiter
     glance: Glance
+    delay: LoopDelay
 
     def close(self) -> None:
         """Ends threads and connections."""
+        self.delay.stop()
         self.generation.stop()
         self.glance.close()
 
@@ -41,7 +44,9 @@ def open_desk(services: Services, metrics: Metrics) -> Desk:
     generation = Generation(services.searches.generation, glance.generation)
     answers = Answers(generation, services.settings.answer_cache_bytes)
     watcher, thinking = Watcher(services.events.latest), CapacityLimiter(THINKING_THREADS)
-    return Desk(services, metrics, generation, answers, watcher, thinking, glance)
+    delay = LoopDelay(metrics.loop_was_late)
+    delay.start()
+    return Desk(services, metrics, generation, answers, watcher, thinking, glance, delay)
 
 
 def desk_of(request: Request) -> Desk:

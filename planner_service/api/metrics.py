@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+DELAY_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0)
 MEDIA_TYPE = CONTENT_TYPE_LATEST
 OTHER = "other"
@@ -29,6 +30,8 @@ class Metrics:
         )
         self._searches = Gauge("planner_searches", "Searches in the store", ("state",), registry=self._registry)
         self._cache = Counter("planner_answer_cache", "Answers looked for in memory", ("outcome",), registry=self._registry)
+        delay = "How much later than due the event loop came to a task"
+        self._delay = Histogram("planner_event_loop_delay_seconds", delay, buckets=DELAY_BUCKETS_S, registry=self._registry)
         self.open_streams = 0
         streams = Gauge("planner_event_streams", "Open event streams", registry=self._registry)
         streams.set_function(lambda: self.open_streams)
@@ -44,6 +47,10 @@ class Metrics:
             self._observers[key] = observers
         observers[0]()
         observers[1](seconds)
+
+    def loop_was_late(self, seconds: float) -> None:
+        """One sample of the event loop's delay."""
+        self._delay.observe(seconds)
 
     def looked_up(self, hit: bool) -> None:
         """An answer was, or was not, in memory."""

@@ -65,6 +65,14 @@ FINDING = record(
     allowed={"type": ["array", "null"]},
 )
 COMPONENTS: dict[str, Schema] = {
+    "Progress": record(
+        "Cells closed, of how many (null before they are counted), the best value found, the bound proven, and the gap between",
+        done={"type": "integer", "minimum": 0},
+        total={"type": ["integer", "null"], "minimum": 0},
+        incumbent={"type": ["number", "null"]},
+        bound={"type": ["number", "null"]},
+        gap={"type": ["number", "null"]},
+    ),
     "State": {"type": "string", "enum": [state.value for state in State]},
     "ErrorDocument": record(
         "RFC 9457 problem document",
