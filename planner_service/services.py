@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 from sqlalchemy import Engine
 
+from planner_service.jobs.admission import Admission
 from planner_service.jobs.evaluator import Evaluator
 from planner_service.jobs.housekeeping import Housekeeper
 from planner_service.jobs.runner import Runner
@@ -34,6 +35,7 @@ class Services:
     runner: Runner
     housekeeper: Housekeeper
     evaluator: Evaluator
+    admission: Admission
 
 
 def start_services(settings: Settings, solver_name: str) -> Services:
@@ -52,6 +54,7 @@ def start_services(settings: Settings, solver_name: str) -> Services:
         runner,
         housekeeper,
         Evaluator(settings, solver_name),
+        Admission(settings, solver_name),
     )
 
 
@@ -73,6 +76,7 @@ def stop_services(services: Services) -> None:
     services.housekeeper.stop()
     services.runner.stop()
     services.evaluator.stop()
+    services.admission.stop()
     services.engine.dispose()
 
 

@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     search_kill_grace_s: float = Field(default=30.0, ge=0)
     search_max_cpu_s: int = Field(default=3600, ge=1)
     search_max_memory_bytes: int = Field(default=16 * 2**30, ge=2**28)
+    search_max_skeletons: int = Field(default=40_000_000, ge=1)
     search_max_attempts: int = Field(default=3, ge=1, le=20)
     cancel_grace_s: float = Field(default=0.5, ge=0)
     lease_s: float = Field(default=8.0, gt=0)

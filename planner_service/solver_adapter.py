@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 import solver
 from planner_service.problems import FieldProblem, Problem
@@ -48,6 +48,15 @@ class RealSolver:
                 near_digest(normal),
                 self.versions(),
             )
+
+    def admit(self, problem: Document, most_skeletons: int) -> int:
+        """Counts by formulas, in milliseconds."""
+        with refusals():
+            found = solver.skeletons_at_least(solver.normalise(solver.parse_problem(problem)), most_skeletons)
+        if found > most_skeletons:
+            text = f"the space has more than {most_skeletons} skeletons; narrow it with constraints.allowed (pp, tp, cp, dp, mbs)"
+            raise Problem(422, "too_large", text, [FieldProblem("/constraints/allowed", "too_large", text)])
+        return found
 
     def versions(self) -> str:
         """Canonical JSON of the solver's versions."""
@@ -169,10 +178,9 @@ def near_digest(problem: solver.Problem) -> str:
 def _layout(document: Document) -> solver.Layout | None:
     """A stored layout; None when these versions do not read it any more."""
     try:
-        layout = solver.parse_layout(document)
-    except solver.SolverError:
+        return solver.Layout.model_validate(document)
+    except ValidationError:
         return None
-    return layout if isinstance(layout, solver.Layout) else None
 
 
 def _layout_documents(on_incumbent: OnIncumbent | None) -> Callable[[float, Callable[[], solver.Layout]], None] | None:

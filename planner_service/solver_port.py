@@ -79,6 +79,10 @@ class SolverPort(Protocol):
         """Gets ready to search, so that no search pays for it."""
         ...
 
+    def admit(self, problem: Document, most_skeletons: int) -> int:
+        """How many skeletons the space has at least; refused when they are more than `most_skeletons`."""
+        ...
+
     def versions(self) -> str:
         """Versions of solver, cost model and data, as in `Checked`."""
         ...

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from solver.certify import certify
     from solver.evaluate import Evaluator, evaluate
     from solver.replay import replay
-    from solver.search import Outcome, search
+    from solver.search import Outcome, search, skeletons_at_least
     from solver.simulate import simulate
     from solver.warm import warm
 
@@ -47,6 +47,7 @@ _LAZY = {
     "ledger": "solver.balance.ledger",
     "replay": "solver.replay",
     "search": "solver.search",
+    "skeletons_at_least": "solver.search",
     "simulate": "solver.simulate",
     "warm": "solver.warm",
 }
@@ -90,6 +91,7 @@ __all__ = [
     "request_digest",
     "search",
     "simulate",
+    "skeletons_at_least",
     "versions",
     "warm",
 ]

@@ -138,6 +138,7 @@ def run_search(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Ou
 def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
     """The answer of any job."""
     calls: dict[str, Callable[[], dict[str, Any]]] = {
+        "admit": lambda: {"skeletons": solver.admit(job["problem"], job["most_skeletons"])},
         "search": lambda: run_search(solver, job, inbox, outbox),
         "evaluate": lambda: evaluation_document(solver.evaluate(job["problem"], job["layout"])),
         "timeline": lambda: {"timeline": solver.timeline(StoredPlan(**job["plan"]), job["scenario"])},

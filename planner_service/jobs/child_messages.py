@@ -1,9 +1,9 @@
 """Messages between the service and its child processes: one JSON object a line, nothing is ever unpickled.
 
-To the child: a job (`{"kind": "search" | "evaluate" | "export", ...}`), and during a search perhaps `{"kind": "cancel"}`.
-End of input means that the parent is gone. From the child: `{"time_limit_s": x}` and `{"progress": {...}, "layout": {...}}` of
-a search (the layout only with the progress that first tells its value), and for each job one of `{"answer": {...}}` and
-`{"problem": {...}}`.
+To the child: a job (`{"kind": "search", ...}`, or another kind of `child.run_job`), and during a search perhaps
+`{"kind": "cancel"}`. End of input means that the parent is gone. From the child: `{"time_limit_s": x}` and
+`{"progress": {...}, "layout": {...}}` of a search (the layout only with the progress that first tells its value), and for each
+job one of `{"answer": {...}}` and `{"problem": {...}}`.
 """
 
 from __future__ import annotations

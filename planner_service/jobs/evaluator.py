@@ -14,8 +14,9 @@ from planner_service.settings import Settings
 class Evaluator:
     """Serves one call after another; as many may wait as the settings allow."""
 
-    def __init__(self, settings: Settings, solver_name: str) -> None:
+    def __init__(self, settings: Settings, solver_name: str, timeout_s: float | None = None) -> None:
         self._settings = settings
+        self._timeout_s = settings.evaluation_max_time_s if timeout_s is None else timeout_s
         self._solver_name = solver_name
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaluator")
         self._child: ChildProcess | None = None
@@ -55,13 +56,13 @@ class Evaluator:
             self._child = ChildProcess(self._solver_name, limits)
         self._child.send(message)
         try:
-            answer = self._child.receive(self._settings.evaluation_max_time_s)
+            answer = self._child.receive(self._timeout_s)
         except ChildEnded:
             self._discard()
             return None
         if answer is None:
             self._discard()
-            raise Problem(422, "too_large", f"The evaluation took more than {self._settings.evaluation_max_time_s:g} s.")
+            raise Problem(422, "too_large", f"The evaluation took more than {self._timeout_s:g} s.")
         return answer
 
     def _discard(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from solver.certify import certify
+from solver.certify import certify, structure_findings
 from solver.errors import SolverError
 from solver.evaluate import Evaluator
 from solver.layout import Layout
@@ -83,9 +83,10 @@ def _proposals(evaluator: Evaluator, layout: Layout) -> Iterator[Layout]:
 def _judged(evaluator: Evaluator, layout: Layout) -> Seed | None:
     """The seed, or None when it is illegal, does not fit as demanded, or fails its re-check."""
     try:
-        evaluation = evaluator.evaluate(layout.model_dump(mode="json"))
-        plan = evaluation.plan
-        if evaluation.verdict != "ok" or plan is None or not _demanded(evaluator, plan):
+        if any(structure_findings(evaluator.problem, layout)):
+            return None
+        plan = evaluator.plan(layout)
+        if not _demanded(evaluator, plan):
             return None
         certify(evaluator.problem, plan)
     except SolverError:
@@ -95,8 +96,23 @@ def _judged(evaluator: Evaluator, layout: Layout) -> Seed | None:
 
 
 def _demanded(evaluator: Evaluator, plan: Plan) -> bool:
-    """Whether the plan's memory verdict is one that the search recommends."""
-    return plan.prediction.verdict == "safe" or evaluator.problem.constraints.memory == "fits"
+    """Whether the plan's memory verdict is one that the search recommends, and its time and price are within the caps."""
+    constraints = evaluator.problem.constraints
+    enough = ("safe", "fits") if constraints.memory == "fits" else ("safe",)
+    price = evaluator.price_per_hour(_used_devices(evaluator, plan))
+    in_time = constraints.max_step_time_s is None or plan.prediction.step_time_s <= constraints.max_step_time_s
+    in_price = constraints.max_price_per_hour is None or (price is not None and price <= constraints.max_price_per_hour)
+    return plan.prediction.verdict in enough and in_time and in_price
+
+
+def _used_devices(evaluator: Evaluator, plan: Plan) -> list[int]:
+    """Devices in use of every group."""
+    used = {group.name: 0 for group in evaluator.problem.cluster.groups}
+    for stage in plan.layout.modules[0].stages:
+        for part in stage.parts:
+            for devices in part.devices:
+                used[devices.group] += devices.count
+    return list(used.values())
 
 
 def _value(evaluator: Evaluator, plan: Plan) -> float | None:
@@ -104,10 +120,5 @@ def _value(evaluator: Evaluator, plan: Plan) -> float | None:
     seconds = plan.prediction.step_time_s
     if evaluator.problem.objective.kind != "cost":
         return seconds
-    used = {group.name: 0 for group in evaluator.problem.cluster.groups}
-    for stage in plan.layout.modules[0].stages:
-        for part in stage.parts:
-            for devices in part.devices:
-                used[devices.group] += devices.count
-    price = evaluator.price_per_hour(list(used.values()))
+    price = evaluator.price_per_hour(_used_devices(evaluator, plan))
     return None if price is None else seconds * price / SECONDS_PER_HOUR

@@ -53,7 +53,7 @@ def stated_space(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> StatedSpace:
     """All legal cells under the constraints; InvalidProblem when they are too many, Stopped when told to stop."""
-    pairs = _pairs(model, rules)
+    pairs = group_pairs(model, rules)
     blocks: list[Cells] = []
     seen = _Values()
     size = 0
@@ -117,7 +117,7 @@ def _all_parts(model: CostModel, rules: RuleSet, grid: Grid, pairs: list[tuple[i
             yield from stage_cells(model, grid, first, second, same_degrees=not rules.capabilities.per_stage_degrees)
 
 
-def _pairs(model: CostModel, rules: RuleSet) -> list[tuple[int, int]]:
+def group_pairs(model: CostModel, rules: RuleSet) -> list[tuple[int, int]]:
     """Ordered pairs of groups that one layout may span."""
     groups = model.problem.cluster.groups
     found = []

@@ -46,6 +46,12 @@ class FakeSolver:
         limit_s = search.get("time_limit_s", 60.0)
         return Checked(digest(without), digest(problem), limit_s, "any", "x", near, self.versions())
 
+    def admit(self, problem, most_skeletons):
+        found = problem.get("behaviour", {}).get("skeletons", 1)
+        if found > most_skeletons:
+            raise Problem(422, "too_large", "too many", [FieldProblem("/constraints/allowed", "too_large", "too many")])
+        return found
+
     def versions(self):
         return os.environ.get("FAKE_SOLVER_VERSIONS", '{"solver":"fake"}')
 
