@@ -127,10 +127,12 @@ class RealSolver:
         return solver_schemas()
 
     def import_hf_config(self, config: Document) -> str:
-        """The explicit sizes that a config.json means."""
+        """The explicit sizes that a config.json means, and its parameters by part."""
         with refusals():
             made = solver.import_hf_config(config)
-        return json_text({"kind": "hf-config", "model": {"transformer": made.transformer}, "warnings": made.warnings})
+            count = solver.count_model_parameters(made.model)
+        parameters = {"total": count.total, "active": count.active, "parts": dataclasses.asdict(count.parts)}
+        return json_text({"kind": "hf-config", "model": made.model, "parameters": parameters, "warnings": made.warnings})
 
     def devices(self) -> str:
         """Every device: the inline form, what a group of them defaults to, and the sources."""

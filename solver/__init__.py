@@ -20,6 +20,7 @@ from solver.layout_parse import parse_layout
 from solver.plan import Evaluation, Plan, Progress, Result
 from solver.problem import (
     Problem,
+    count_model_parameters,
     load_document,
     normal_form,
     normalise,
@@ -70,6 +71,7 @@ __all__ = [
     "SolverError",
     "UniformLayout",
     "certify",
+    "count_model_parameters",
     "devices",
     "evaluate",
     "export",

@@ -1,26 +1,48 @@
-"""Reads typed fields from a raw config, collecting what is wrong instead of stopping at the first."""
+"""Reads typed fields from a raw config, collecting what is wrong instead of stopping at the first.
+
+A reader notes which fields were read, and which were absent so that the default of the model class stands for them: such a
+default is part of the answer and is told in one warning.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from solver.errors import FieldError, InvalidProblem
 
-_LARGEST: Final = 2**40
+LARGEST: Final = 2**24
+"""No size of a real model is larger; what is larger is a mistake."""
+
+
+def pointer_of(keys: Iterable[str]) -> str:
+    """The JSON pointer (RFC 6901) of nested keys."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def short(value: Any) -> str:
+    """A value as text of at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class ConfigReader:
-    """A raw config and everything that was found wrong with it."""
+    """A raw config (or the part of one under the keys `at`), its class defaults, and everything found wrong with it."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], at: tuple[str, ...] = (), defaults: Mapping[str, Any] | None = None) -> None:
         self.config = config
+        self.at = at
+        self.defaults: Mapping[str, Any] = defaults or {}
         self.warnings: list[str] = []
+        self.read: set[str] = set()
+        self._assumed: dict[str, str] = {}
         self._errors: list[FieldError] = []
 
+    # ------------------------------------------------------------------------------------------------------------- errors
     def refuse(self, key: str, code: str, message: str, allowed: Iterable[object] | None = None) -> None:
         """Note that a field cannot be taken as it is."""
-        pointer = "/" + key.replace("~", "~0").replace("/", "~1") if key else ""
+        pointer = pointer_of((*self.at, key) if key else self.at)
         self._errors.append(FieldError(pointer, code, message, None if allowed is None else tuple(allowed)))
 
     def conflict(self, key: str, message: str) -> None:
@@ -28,31 +50,66 @@ class ConfigReader:
         if not self._errors:
             self.refuse(key, "conflict", message)
 
+    @property
+    def errors(self) -> tuple[FieldError, ...]:
+        """All that was noted, once each."""
+        return tuple(dict.fromkeys(self._errors))
+
     def raise_if_any(self) -> None:
         """Raise InvalidProblem with all that was noted."""
         if self._errors:
-            raise InvalidProblem(dict.fromkeys(self._errors))
+            raise InvalidProblem(self.errors)
+
+    # ----------------------------------------------------------------------------------------------------------- defaults
+    def assume(self, key: str, value: Any) -> None:
+        """Note that `key` is not in the config and what was taken instead."""
+        self._assumed.setdefault(key, value if isinstance(value, str) else str(value).lower())
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What was taken for absent fields, as `key = value`."""
+        return tuple(f"{key} = {value}" for key, value in sorted(self._assumed.items()))
+
+    # -------------------------------------------------------------------------------------------------------------- access
+    def has(self, key: str) -> bool:
+        """The field is there, though it may be null."""
+        return key in self.config
 
     def given(self, key: str) -> bool:
         """The field is there and not null."""
         return self.config.get(key) is not None
 
-    def size(self, key: str, default: int | None = None, *, largest: int = _LARGEST) -> int:
-        """A whole number of at least 1; without a default it must be there. 1 stands in for a refused one."""
-        return self._whole(key, default, 1, largest)
+    def value(self, key: str) -> Any:
+        """The raw value; null when absent."""
+        self.read.add(key)
+        return self.config.get(key)
 
-    def number_of(self, key: str, default: int | None = None) -> int:
-        """A whole number of at least 0."""
-        return self._whole(key, default, 0, _LARGEST)
+    def inner(self, key: str) -> ConfigReader:
+        """The object under a key, read with the same list of findings; an empty one when it is not an object."""
+        value = self.value(key)
+        if not isinstance(value, Mapping):
+            self.refuse(key, "missing" if value is None else "wrong_type", f"{key} must be an object")
+            value = {}
+        reader = ConfigReader(value, (*self.at, key))
+        reader.warnings, reader._errors, reader._assumed = self.warnings, self._errors, self._assumed
+        return reader
 
-    def _whole(self, key: str, default: int | None, smallest: int, largest: int) -> int:
-        value = self.config.get(key)
-        if value is None and default is not None:
-            return default
+    # -------------------------------------------------------------------------------------------------------------- numbers
+    def size(self, key: str, *, largest: int = LARGEST) -> int:
+        """A whole number of at least 1 that must be there. 1 stands in for a refused one."""
+        return self._whole(key, 1, largest)
+
+    def number_of(self, key: str) -> int:
+        """A whole number of at least 0; 0 when absent or null."""
+        self.read.add(key)
+        return self._whole(key, 0, LARGEST) if self.given(key) else 0
+
+    def _whole(self, key: str, smallest: int, largest: int) -> int:
+        value = self.value(key)
         if value is None:
             self.refuse(key, "missing", f"{key} is needed")
-        elif isinstance(value, bool) or not isinstance(value, int | float) or value != value or value != int(_finite(value)):
-            self.refuse(key, "wrong_type", f"{key} must be an integer")
+        elif not _is_whole(value):
+            self.refuse(key, "wrong_type", f"{key} must be an integer, not {short(value)}")
         elif not smallest <= value <= largest:
             self.refuse(key, "too_large" if value > largest else "out_of_range", f"{key} must be {smallest} ... {largest}")
         else:
@@ -60,25 +117,50 @@ class ConfigReader:
         return max(1, smallest)
 
     def flag(self, key: str, default: bool) -> bool:
-        """A boolean, or its default when missing or null."""
-        value = self.config.get(key)
+        """A boolean; when absent its class default, else `default`, which is noted. Null means the default too."""
+        value = self.value(key)
         if value is None:
-            return default
+            taken = bool(self.defaults.get(key, default))
+            if not self.has(key):
+                self.assume(key, taken)
+            return taken
         if not isinstance(value, bool):
-            self.refuse(key, "wrong_type", f"{key} must be true or false")
+            self.refuse(key, "wrong_type", f"{key} must be true or false, not {short(value)}")
             return default
         return value
 
-    def indices(self, key: str) -> frozenset[int]:
-        """A list of layer numbers; empty when missing or null."""
-        value = self.config.get(key)
+    def text(self, key: str) -> str | None:
+        """A string, or nothing when absent or null."""
+        value = self.value(key)
+        if value is None or isinstance(value, str):
+            return value
+        self.refuse(key, "wrong_type", f"{key} must be a string, not {short(value)}")
+        return None
+
+    # ---------------------------------------------------------------------------------------------------------------- lists
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers; empty when absent or null."""
+        value = self.value(key)
         if value is None:
-            return frozenset()
-        if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int) for v in value):
-            self.refuse(key, "wrong_type", f"{key} must be a list of layer numbers")
-            return frozenset()
-        return frozenset(value)
+            return ()
+        if not isinstance(value, list) or not all(_is_whole(item) for item in value):
+            self.refuse(key, "wrong_type", f"{key} must be a list of whole numbers")
+            return ()
+        return tuple(int(item) for item in value)
+
+    def words(self, key: str) -> tuple[str, ...]:
+        """A list of strings; empty when absent or null."""
+        value = self.value(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            self.refuse(key, "wrong_type", f"{key} must be a list of strings")
+            return ()
+        return tuple(value)
 
 
-def _finite(value: float) -> float:
-    return value if abs(value) <= float(2**62) else 0.5
+def _is_whole(value: Any) -> bool:
+    """An integer, or a float without a fraction."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, int) or (math.isfinite(value) and value.is_integer())

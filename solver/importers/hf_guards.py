@@ -1,124 +1,91 @@
-"""Signs in a config.json that the model is not what its family name says; each is refused by field and value."""
+"""Signs in a config.json that the model is more than its family says; each is refused by field and value, never dropped."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from solver.importers.config_reader import ConfigReader
+from solver.importers.config_reader import ConfigReader, short
+from solver.importers.hf_families import Family
 
-#: The causal language model of each family; heads of another kind (classifiers, ...) are refused.
-ARCHITECTURES: Final = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "mixtral": "MixtralForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "qwen3_moe": "Qwen3MoeForCausalLM",
-    "gpt2": "GPT2LMHeadModel",
-    "gpt_bigcode": "GPTBigCodeForCausalLM",
-    "deepseek_v2": "DeepseekV2ForCausalLM",
-    "deepseek_v3": "DeepseekV3ForCausalLM",
-}
-_NESTED: Final = (
-    "text_config",
-    "llm_config",
-    "language_config",
-    "thinker_config",
-    "vision_config",
-    "audio_config",
-    "encoder",
-    "decoder",
-)
-_OTHER_LAYERS: Final = (
+#: Keys that change the layers of a model. One that the reading of the family did not look at is refused when it is in force.
+_STRUCTURE: Final = (
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "num_experts_per_tok",
+    "kv_lora_rank",
     "hybrid_override_pattern",
     "full_attention_interval",
     "attn_type_list",
     "attn_layer_period",
+    "attn_layer_indices",
     "layers_block_type",
+    "linear_attn_config",
     "linear_num_value_heads",
-    "linear_key_head_dim",
     "mamba_num_heads",
+    "mamba_n_heads",
+    "mamba_d_state",
     "ssm_state_size",
-    "state_size",
-    "cross_attention_layers",
-    "index_topk",
+    "ssm_cfg",
+    "sliding_window",
+    "attention_chunk_size",
+    "layer_types",
     "interleave_moe_layer_step",
 )
-_WINDOW_KEYS: Final = ("sliding_window", "sliding_window_size", "sliding_window_pattern", "attention_chunk_size")
-#: Families whose window is off unless use_sliding_window says otherwise.
-_WINDOW_OFF: Final = ("qwen3", "qwen3_moe")
+#: Keys of things that no family read here can say.
+_FOREIGN: Final = {
+    "cross_attention_layers": "cross-attention layers",
+    "index_topk": "sparse attention by an index",
+    "index_n_heads": "sparse attention by an index",
+    "zero_expert_num": "zero experts",
+    "moe_latent_size": "experts on a latent vector",
+    "laurel_rank": "augmented residuals",
+    "altup_num_inputs": "alternating updates",
+    "hidden_size_per_layer_input": "embeddings of their own for every layer",
+    "vocab_size_per_layer_input": "embeddings of their own for every layer",
+    "num_kv_shared_layers": "layers that share keys and values",
+    "use_cla": "layers that share keys and values",
+    "block_configs": "layers of widths of their own",
+    "ffn_multipliers": "layers of widths of their own",
+    "num_query_heads": "layers of heads of their own",
+    "num_mem_blocks": "layers that share their weights",
+    "hybrid_layer_ids": "layers that share their weights",
+    "add_cross_attention": "cross attention",
+    "is_encoder_decoder": "an encoder and a decoder",
+    "conv_L_cache": "convolution layers",
+    "time_mix_extra_dim": "RWKV layers",
+    "attention_hidden_size": "RWKV layers",
+    "mamba_d_ssm": "attention and a recurrence in one layer",
+    "block_types": "recurrent blocks of another kind",
+    "hc_mult": "hyper-connections",
+    "num_loops": "looped layers",
+}
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def check_structure(reader: ConfigReader, family: Family) -> None:
+    """Refuse what would make it another model than the one read."""
+    for key, what in _FOREIGN.items():
+        if _in_force(reader.config.get(key)):
+            reader.refuse(key, "not_supported", f"{key} {short(reader.config[key])}: {what} cannot be expressed")
+    for key in _STRUCTURE:
+        value = reader.config.get(key)
+        if key not in reader.read and _in_force(value) and value != 1:
+            reader.refuse(key, "not_supported", f"{key} {short(value)} in a config of {family.name} is not understood")
+    embedded = reader.config.get("word_embed_proj_dim")
+    if embedded is not None and embedded != reader.config.get("hidden_size"):
+        reader.refuse("word_embed_proj_dim", "not_supported", "embeddings of another width than the layers are not supported")
 
 
-def check_nesting(reader: ConfigReader) -> None:
-    """Several models in one config (vision, audio, encoder-decoder) are not one transformer."""
-    for key in _NESTED:
-        if isinstance(reader.config.get(key), dict):
-            kind = reader.config.get("model_type")
-            reader.refuse(key, "not_supported", f"a nested {key} (model_type {_short(kind)}) is not supported")
-    if reader.config.get("is_encoder_decoder") is True:
-        reader.refuse("is_encoder_decoder", "not_supported", "encoder-decoder models are not supported", (False,))
-
-
-def check_architecture(reader: ConfigReader, families: tuple[str, ...]) -> str | None:
-    """The family by model_type, or by the architecture when there is no model_type; both must agree."""
-    model_type, names = reader.config.get("model_type"), reader.config.get("architectures")
-    family = model_type if model_type is not None else _family_of(names)
-    if family is None:
-        reader.refuse("model_type", "missing", "model_type is needed", families)
-        return None
-    if not isinstance(family, str) or family not in families:
-        message = f"model_type {_short(family)} is not supported; supported: {', '.join(families)}"
-        reader.refuse("model_type", "not_supported", message, families)
-        return None
-    if names is not None and names != [ARCHITECTURES[family]]:
-        message = f"architectures {_short(names)} is not the {ARCHITECTURES[family]} of model_type {family!r}"
-        reader.refuse("architectures", "not_supported", message, (ARCHITECTURES[family],))
-    return family
-
-
-def _family_of(names: Any) -> str | None:
-    if isinstance(names, list) and len(names) == 1:
-        return next((family for family, name in ARCHITECTURES.items() if name == names[0]), None)
-    return None
-
-
-def check_attention_pattern(reader: ConfigReader, family: str) -> None:
-    """Windows in force, and layers that are not full softmax attention, are refused."""
-    for key in _OTHER_LAYERS:
-        if reader.given(key):
-            message = f"{key} {_short(reader.config[key])}: layers of another kind are not supported"
-            reader.refuse(key, "not_supported", message)
-    layer_types = reader.config.get("layer_types")
-    if layer_types is not None:
-        kinds = layer_types if isinstance(layer_types, list) else [layer_types]
-        others = [kind for kind in kinds if kind != "full_attention"]
-        if others:
-            message = f"layer_types holds {_short(others[0])}; only full_attention is supported"
-            reader.refuse("layer_types", "not_supported", message, ("full_attention",))
-    if not reader.flag("use_sliding_window", family not in _WINDOW_OFF):
-        return
-    for key in _WINDOW_KEYS:
-        if reader.given(key) and not _covers_all(reader, reader.config[key]):
-            message = f"{key} {_short(reader.config[key])} is in force; attention windows are not supported"
-            reader.refuse(key, "not_supported", message, (None,))
-
-
-def _covers_all(reader: ConfigReader, window: Any) -> bool:
-    """A window as wide as the longest sequence cuts nothing."""
-    longest = reader.config.get("max_position_embeddings")
-    numbers = all(isinstance(v, int) and not isinstance(v, bool) for v in (window, longest))
-    return numbers and window >= longest
+def _in_force(value: Any) -> bool:
+    return value is not None and value is not False and value not in (0, [], "", {})
 
 
 def note_harmless(reader: ConfigReader) -> None:
     """Warn of what is in the config but not in the sizes."""
     stored = reader.config.get("quantization_config")
     if isinstance(stored, dict):
-        method = _short(stored.get("quant_method"))
+        method = short(stored.get("quant_method"))
         reader.warnings.append(
             f"quantization_config ({method}) describes the stored weights; the training precision is the workload's"
         )

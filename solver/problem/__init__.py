@@ -18,7 +18,7 @@ from solver.problem.model import (
 )
 from solver.problem.normal import normal_form, normalise
 from solver.problem.options import CONSTRAINT_WORDS, Constraints, Framework, Objective, Search
-from solver.problem.parameters import ParameterCount, count_parameters, parameter_count
+from solver.problem.parameters import ParameterCount, count_model_parameters, count_parameters, parameter_count
 from solver.problem.parse import parse_problem
 from solver.problem.problem import Problem
 from solver.problem.statistics import mean_tokens
@@ -58,6 +58,7 @@ __all__ = [
     "Software",
     "Transformer",
     "Workload",
+    "count_model_parameters",
     "count_parameters",
     "digest",
     "load_document",

@@ -57,12 +57,17 @@ def _sizes(model: Model, findings: Findings) -> Transformer | None:
             return None
     if model.hf_config is not None:
         try:
-            return Transformer.model_validate(import_hf_config(model.hf_config).transformer)
+            imported = import_hf_config(model.hf_config).model
         except InvalidProblem as error:
             for item in error.errors:
                 parts = tuple(p.replace("~1", "/").replace("~0", "~") for p in item.pointer.split("/")[1:])
                 findings.take(("model", "hf_config", *parts), item)
             return None
+        if "modules" in imported:
+            message = "a vision tower beside the language model is not supported in this version"
+            findings.add(("model", "hf_config", "vision_config"), "not_supported", message)
+            return None
+        return Transformer.model_validate(imported["transformer"])
     return model.transformer
 
 

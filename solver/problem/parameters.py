@@ -5,8 +5,9 @@ Sources: cost_models 1.1; the gated delta rule and Mamba-2 by the layer definiti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from solver.problem.model import Attention, Block, LinearAttention, MlaAttention, Mlp, MoeMlp, SoftmaxAttention, Transformer
 
@@ -54,6 +55,14 @@ def count_parameters(language: Transformer, encoders: Iterable[Transformer] = ()
     parts = transformer_parts(language) + Parts(vision=sum(transformer_parts(encoder).total for encoder in encoders))
     idle = sum(block.repeat * _idle_parameters(block, language) for block in language.blocks)
     return ParameterCount(total=parts.total, active=parts.total - parts.vision - idle, parts=parts)
+
+
+def count_model_parameters(model: Mapping[str, Any]) -> ParameterCount:
+    """The count of a model document of one transformer, or of modules of which the last is the language model."""
+    if "transformer" in model:
+        return count_parameters(Transformer.model_validate(model["transformer"]))
+    *encoders, language = [Transformer.model_validate(module["transformer"]) for module in model["modules"]]
+    return count_parameters(language, encoders)
 
 
 def parameter_count(transformer: Transformer, *, with_mtp: bool = True) -> int:
