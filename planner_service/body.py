@@ -54,14 +54,18 @@ async def read_limited(chunks: AsyncIterator[bytes], limit_bytes: int, announced
     return bytes(kept)
 
 
-def parse_json(raw: bytes, max_depth: int = 64) -> Any:
-    """The value of a JSON text; raises `Problem` 400 when it cannot be read and 422 when it must not be used."""
+def parse_json(raw: bytes, max_depth: int = 64, *, infinities: bool = False) -> Any:
+    """The value of a JSON text; raises `Problem` 400 when it cannot be read and 422 when it must not be used.
+
+    `infinities`: files of other tools, as Python's json writes them, may hold NaN and Infinity where nobody reads them.
+    """
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _malformed(f"The body is not UTF-8 (byte {error.start}).") from None
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer)
+        constant = float if infinities else _constant
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=constant, parse_float=_float, parse_int=_integer)
     except RecursionError:
         raise _malformed(f"The document is nested deeper than {max_depth} levels.") from None
     except json.JSONDecodeError as error:

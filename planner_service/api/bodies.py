@@ -31,16 +31,17 @@ async def raw_body(request: Request) -> bytes:
         raise Problem(400, "malformed_json", "The connection ended before the body did.") from None
 
 
-async def json_body(request: Request) -> dict[str, Any]:
-    """The body as a JSON object; raises `Problem` 400, 408, 413, 415 or 422."""
+async def json_body(request: Request, *, infinities: bool = False) -> dict[str, Any]:
+    """The body as a JSON object; raises `Problem` 400, 408, 413, 415 or 422. `infinities`: see `parse_json`."""
     desk = desk_of(request)
     raw = await raw_body(request)
-    return await to_thread.run_sync(json_object_of, raw, desk.services.settings.max_body_depth, limiter=desk.thinking)
+    depth = desk.services.settings.max_body_depth
+    return await to_thread.run_sync(json_object_of, raw, depth, infinities, limiter=desk.thinking)
 
 
-def json_object_of(raw: bytes, max_depth: int) -> dict[str, Any]:
+def json_object_of(raw: bytes, max_depth: int, infinities: bool = False) -> dict[str, Any]:
     """The JSON object in these bytes."""
-    return require_object(parse_json(raw, max_depth))
+    return require_object(parse_json(raw, max_depth, infinities=infinities))
 
 
 def _require_json(request: Request) -> None:

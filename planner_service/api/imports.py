@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/imports", tags=["imports"], route_class=StrictRou
     openapi_extra=documented_body("HfConfig", HF_CONFIG),
 )
 async def import_hf_config(request: Request) -> Response:
-    """The explicit sizes that a config.json means, with warnings."""
+    """The explicit sizes that a config.json means, its parameters by part, and warnings."""
     desk = desk_of(request)
-    config = await json_body(request)
+    config = await json_body(request, infinities=True)
     return json_response(await to_thread.run_sync(desk.services.solver.import_hf_config, config, limiter=desk.thinking))

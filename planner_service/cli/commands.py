@@ -107,7 +107,7 @@ def import_hf_config(file: str, as_json: AsJson = False, server: Server = None) 
     """The explicit sizes that a Hugging Face config.json means."""
     errors = console(stderr=True)
     with refusals_shown(errors, server_url(server) is not None), backend(server) as place:
-        content = place.import_hf_config(load_document(file))
+        content = place.import_hf_config(load_document(file, foreign=True))
         if as_json:
             write_raw(content)
         else:

@@ -21,13 +21,18 @@ PATH_MEMBERS = ("hf_config", "counts")
 YAML_ENDINGS = (".yaml", ".yml")
 
 
-def load_document(name: str) -> dict[str, Any]:
-    """The object in a file (`-` is standard input) with its references expanded."""
+def load_document(name: str, *, foreign: bool = False) -> dict[str, Any]:
+    """The object in a file (`-` is standard input) with its references expanded.
+
+    `foreign`: a file of another tool, which has no references and may hold infinities.
+    """
     if name == "-":
         raw, base, media = sys.stdin.buffer.read(MAX_FILE_BYTES), Path.cwd(), "yaml"
     else:
         path = Path(name)
         raw, base, media = read_file(path), path.parent, "yaml" if path.suffix.lower() in YAML_ENDINGS else "json"
+    if foreign:
+        return require_object(load_yaml(raw) if media == "yaml" else parse_json(raw, infinities=True))
     value = load_yaml(raw) if media == "yaml" else parse_json(raw)
     expanded = expand(require_object(value), base, MAX_REFERENCES)
     return require_object(expanded)
@@ -58,20 +63,20 @@ def expand(value: Any, base: Path, depth: int) -> Any:
     made = {}
     for key, item in value.items():
         reference = key in PATH_MEMBERS and isinstance(item, str)
-        made[key] = _referenced(base / item, depth) if reference else expand(item, base, depth)
+        made[key] = _referenced(base / item, depth, key == "hf_config") if reference else expand(item, base, depth)
     return made
 
 
-def _referenced(path: Path, depth: int) -> Any:
-    """The content of a referenced file."""
+def _referenced(path: Path, depth: int, foreign: bool = False) -> Any:
+    """The content of a referenced file; `foreign` as in `load_document`."""
     if depth == 0:
         raise UnreadableInput(f"{path}: more than {MAX_REFERENCES} files refer to each other")
     raw = read_file(path)
     ending = path.suffix.lower()
     if ending == ".csv":
         return _rows(path, raw)
-    value = load_yaml(raw) if ending in YAML_ENDINGS else parse_json(raw)
-    return expand(value, path.parent, depth - 1)
+    value = load_yaml(raw) if ending in YAML_ENDINGS else parse_json(raw, infinities=foreign)
+    return value if foreign else expand(value, path.parent, depth - 1)
 
 
 def _rows(path: Path, raw: bytes) -> list[list[int]]:

@@ -42,13 +42,21 @@ class CatalogDevice:
 
 @dataclass(frozen=True)
 class CatalogModel:
-    """A model preset: `transformer` is the document of problem.model.Transformer."""
+    """A model preset: `model` is a document of problem.model.Model, of one `transformer` or of `modules`."""
 
     name: str
     aliases: tuple[str, ...]
-    transformer: dict[str, Any]
+    model: dict[str, Any]
     published_parameters: float
     sources: dict[str, Any]
+
+    @property
+    def transformer(self) -> dict[str, Any]:
+        """The (language) model: the last module."""
+        last: dict[str, Any] = (
+            self.model["transformer"] if "transformer" in self.model else self.model["modules"][-1]["transformer"]
+        )
+        return last
 
 
 @dataclass(frozen=True)
@@ -106,16 +114,30 @@ def _device(data: dict[str, Any]) -> CatalogDevice:
 @cache
 def models() -> dict[str, CatalogModel]:
     """All model presets by name. Treat as read only."""
-    return {
-        data["name"]: CatalogModel(
-            name=data["name"],
-            aliases=tuple(data.get("aliases", ())),
-            transformer=data["transformer"],
-            published_parameters=data["published_parameters"],
-            sources=data["sources"],
-        )
-        for data in _read_folder("models")
-    }
+    return {entry.name: entry for entry in map(_model, _read_folder("models"))}
+
+
+def _model(data: dict[str, Any]) -> CatalogModel:
+    if "modules" in data:
+        modules = [{**module, "transformer": _without_cycles(module["transformer"])} for module in data["modules"]]
+        content: dict[str, Any] = {"modules": modules}
+    else:
+        content = {"transformer": _without_cycles(data["transformer"])}
+    return CatalogModel(
+        name=data["name"],
+        aliases=tuple(data.get("aliases", ())),
+        model=content,
+        published_parameters=data["published_parameters"],
+        sources=data["sources"],
+    )
+
+
+def _without_cycles(transformer: dict[str, Any]) -> dict[str, Any]:
+    """A file may give blocks that repeat in the same order as `cycles` of them."""
+    if "cycles" not in transformer:
+        return transformer
+    blocks = [dict(block) for cycle in transformer["cycles"] for _ in range(cycle["times"]) for block in cycle["blocks"]]
+    return {**{key: value for key, value in transformer.items() if key != "cycles"}, "blocks": blocks}
 
 
 @cache

@@ -62,7 +62,7 @@ class ConfigReader:
 
     # ----------------------------------------------------------------------------------------------------------- defaults
     def assume(self, key: str, value: Any) -> None:
-        """Note that `key` is not in the config and what was taken instead."""
+        """Note that `key` is not in the config, or null, and what was taken instead."""
         self._assumed.setdefault(key, value if isinstance(value, str) else str(value).lower())
 
     @property
@@ -102,7 +102,11 @@ class ConfigReader:
     def number_of(self, key: str) -> int:
         """A whole number of at least 0; 0 when absent or null."""
         self.read.add(key)
-        return self._whole(key, 0, LARGEST) if self.given(key) else 0
+        if self.given(key):
+            return self._whole(key, 0, LARGEST)
+        if self.has(key):
+            self.assume(key, 0)
+        return 0
 
     def _whole(self, key: str, smallest: int, largest: int) -> int:
         value = self.value(key)
@@ -121,8 +125,7 @@ class ConfigReader:
         value = self.value(key)
         if value is None:
             taken = bool(self.defaults.get(key, default))
-            if not self.has(key):
-                self.assume(key, taken)
+            self.assume(key, taken)
             return taken
         if not isinstance(value, bool):
             self.refuse(key, "wrong_type", f"{key} must be true or false, not {short(value)}")

@@ -39,7 +39,8 @@ def _kv_heads(reader: ConfigReader, sizes: Sizes, family: Family, heads: int) ->
     """Grouped; one where `multi_query` (Falcon: unless its new architecture) says so; absent or null: as many as heads."""
     if family.name == "chatglm" and not reader.flag("multi_query_attention", False):
         return heads
-    if family.says("multi_query", reader) and not reader.flag("new_decoder_architecture", False):
+    renewed = "new_decoder_architecture" in reader.defaults and reader.flag("new_decoder_architecture", False)
+    if not renewed and family.says("multi_query", reader):
         return 1
     return sizes.optional("kv_heads", heads, "the number of heads")
 
@@ -57,12 +58,13 @@ def _latent_attention(reader: ConfigReader, sizes: Sizes) -> Attention:
     sizes.key("kv_heads")
     if reader.flag("attention_bias", False):
         reader.refuse("attention_bias", "not_supported", "latent attention with biases is not supported", (False,))
-    if reader.has("attention_bias") is False:
-        reader.read.add("attention_bias")
     attention: Attention = {"kind": "mla", "heads": sizes.core("heads")}
     if reader.given("q_lora_rank"):
         attention["q_lora_rank"] = reader.size("q_lora_rank")
-    elif not reader.has("q_lora_rank"):
+    elif reader.has("q_lora_rank"):
+        reader.read.add("q_lora_rank")
+        reader.assume("q_lora_rank", "none, queries are not compressed")
+    else:
         reader.refuse("q_lora_rank", "missing", "q_lora_rank is needed; null means queries are not compressed")
     for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
         attention[key] = reader.size(key)
@@ -173,17 +175,21 @@ def _lightning(reader: ConfigReader, sizes: Sizes) -> Attention:
 
 def _kda(reader: ConfigReader, sizes: Sizes) -> Attention:
     """Kimi delta attention: channel-wise decay and gate through low-rank projections, which are not among the sizes."""
-    inner = reader.inner("linear_attn_config")
     reader.warnings.append("Kimi delta attention is counted without its low-rank decay and gate (4 % of such a layer)")
-    heads = inner.size("num_heads", largest=MAX_HEADS)
+    old = reader.inner("linear_attn_config") if reader.given("linear_attn_config") else None
+    keys = ("num_heads", "head_dim", "short_conv_kernel_size") if old else _KDA_KEYS
+    heads, head_dim, kernel = (_sized(old or reader, key, largest=MAX_HEADS) for key in keys)
     return {
         "kind": "linear",
         "heads": heads,
         "kv_heads": heads,
-        "head_dim": inner.size("head_dim"),
-        "conv_kernel": inner.size("short_conv_kernel_size"),
+        "head_dim": head_dim,
+        "conv_kernel": kernel,
         "gate": False,
     }
+
+
+_KDA_KEYS: Final = ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
 
 
 def _dividing(reader: ConfigReader, heads: int, *keys: str) -> int:
@@ -199,6 +205,7 @@ _LINEAR: Final = {"delta": _delta, "mamba2": _mamba2, "mamba1": _mamba1, "lightn
 _MARKS: Final = (
     ("delta", "linear_num_value_heads"),
     ("kda", "linear_attn_config"),
+    ("kda", "linear_num_heads"),
     ("mamba1", "mamba_dt_rank"),
     ("mamba2", "mamba_num_heads"),
     ("mamba2", "mamba_n_heads"),

@@ -47,7 +47,7 @@ def import_hf_config(config: Mapping[str, Any]) -> ImportedModel:
     reader.raise_if_any()
     warnings = tuple(dict.fromkeys(reader.warnings))
     if reader.assumptions:
-        warnings = (f"not in the config, taken as the class has it: {', '.join(reader.assumptions)}", *warnings)
+        warnings = (f"not in the config (or null), taken as the class has it: {', '.join(reader.assumptions)}", *warnings)
     return ImportedModel(model, warnings, family)
 
 
@@ -59,6 +59,10 @@ def _read(reader: ConfigReader) -> tuple[dict[str, Any], str]:
     if text_key is None and not (has_vision or is_parent(model_type)):
         family = find_family(reader)
         return {"transformer": read_transformer(reader, family) if family else {}}, family.name if family else ""
+    if model_type is None:
+        reader.refuse("model_type", "missing", "model_type is needed: it says how vision and language are joined")
+    elif not is_parent(model_type):
+        reader.warnings.append(f"model_type {short(model_type)} is not known; vision joins language through two projections")
     inner = reader if text_key is None else reader.inner(text_key)
     family = _text_family(inner, model_type, nested=text_key is not None)
     if family is None:
@@ -68,6 +72,7 @@ def _read(reader: ConfigReader) -> tuple[dict[str, Any], str]:
         _ends_of_parent(reader, inner, language)
         note_harmless(inner)
     if not has_vision:
+        reader.warnings.append("there is no vision_config: the language model alone was read")
         return {"transformer": language}, family.name
     return {"modules": _modules(reader, language)}, family.name
 
@@ -84,14 +89,20 @@ def _text_family(inner: ConfigReader, model_type: str | None, *, nested: bool) -
 
 
 def _ends_of_parent(reader: ConfigReader, inner: ConfigReader, language: dict[str, Any]) -> None:
-    """tie_word_embeddings of the whole config counts where the nested one is silent; a differing vocabulary is told."""
-    tied = parent_of(reader.config.get("model_type")).get("tied")
-    if not inner.given("tie_word_embeddings") and (tied is not None or reader.given("tie_word_embeddings")):
-        language["tied_embeddings"] = reader.flag("tie_word_embeddings", bool(tied))
-    outer = reader.config.get("vocab_size")
-    if outer is not None and outer != language["vocab_size"]:
-        taken = f"{language['vocab_size']} of the language model is taken"
-        reader.warnings.append(f"vocab_size {short(outer)} of the whole config differs; {taken}")
+    """tie_word_embeddings of the whole config counts, where its class is one of transformers; else the nested one, if given."""
+    parent = parent_of(reader.config.get("model_type"))
+    nested_wins = inner.given("tie_word_embeddings") and not parent.get("native")
+    if reader.given("tie_word_embeddings") and not nested_wins:
+        language["tied_embeddings"] = reader.flag("tie_word_embeddings", False)
+    elif "tied" in parent and not inner.given("tie_word_embeddings"):
+        language["tied_embeddings"] = parent["tied"]
+        reader.assume("tie_word_embeddings", parent["tied"])
+    for key, taken in (("tie_word_embeddings", language["tied_embeddings"]), ("vocab_size", language["vocab_size"])):
+        other = next((r.config[key] for r in (reader, inner) if r.given(key) and r.config[key] != taken), None)
+        if other is not None:
+            reader.warnings.append(
+                f"{key} is {short(other)} in one place of the config and {short(taken)} in another, which is taken"
+            )
 
 
 def _modules(reader: ConfigReader, language: dict[str, Any]) -> list[dict[str, Any]]:

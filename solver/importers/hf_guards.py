@@ -63,14 +63,14 @@ _FOREIGN: Final = {
 }
 
 
-def check_structure(reader: ConfigReader, family: Family) -> None:
-    """Refuse what would make it another model than the one read."""
+def check_structure(reader: ConfigReader, family: Family, *, complete: bool) -> None:
+    """Refuse what would make it another model than the one read; keys nobody looked at only where the reading is `complete`."""
     for key, what in _FOREIGN.items():
         if _in_force(reader.config.get(key)):
             reader.refuse(key, "not_supported", f"{key} {short(reader.config[key])}: {what} cannot be expressed")
     for key in _STRUCTURE:
         value = reader.config.get(key)
-        if key not in reader.read and _in_force(value) and value != 1:
+        if complete and key not in reader.read and _in_force(value) and value != 1:
             reader.refuse(key, "not_supported", f"{key} {short(value)} in a config of {family.name} is not understood")
     embedded = reader.config.get("word_embed_proj_dim")
     if embedded is not None and embedded != reader.config.get("hidden_size"):

@@ -27,11 +27,16 @@ _KINDS: Final = {
 _LETTERS: Final = {"M": (LINEAR, NONE), "*": (FULL, NONE), "-": (NONE, DENSE), "E": (NONE, ROUTED)}
 _BLOCK_WORDS: Final = {
     "mamba": (LINEAR, NONE),
+    "linear_attention": (LINEAR, NONE),
     "attention": (FULL, NONE),
     "full_attention": (FULL, NONE),
     "mlp": (NONE, DENSE),
     "moe": (NONE, ROUTED),
 }
+
+#: Rules that a list of the layers' kinds, which is the more explicit, stands above.
+_ATTENTION_RULES: Final = ("full_attention_interval", "attn_layer_period", "attn_layer_indices")
+_MLP_RULES: Final = ("interleave_moe_layer_step",)
 
 
 def layer_pattern(reader: ConfigReader, sizes: Sizes, family: Family) -> list[tuple[str, str]]:
@@ -69,6 +74,8 @@ def _attention_kinds(reader: ConfigReader, sizes: Sizes, family: Family, count: 
     if family.traits.get("only_linear"):
         return [LINEAR] * count
     listed = _listed_kinds(reader, count)
+    if listed is not None:
+        reader.read.update(_ATTENTION_RULES)
     periodic = _hybrid_kinds(reader, family, count) if listed is None else listed
     window = _window(reader, sizes, family)
     kinds = periodic if periodic is not None else _window_kinds(reader, family, count, window)
@@ -130,6 +137,8 @@ def _hybrid_kinds(reader: ConfigReader, family: Family, count: int) -> list[str]
         return [LINEAR if (layer + 1) % period else FULL for layer in range(count)]
     if family.traits.get("linear") and family.traits["linear"] != "lightning":
         reader.refuse("layer_types", "missing", "layer_types (or another list of the layers' kinds) is needed")
+    elif family.name == "minimax_text_01":
+        reader.refuse("attn_type_list", "missing", "attn_type_list is needed: it says which layers are full attention")
     elif family.traits.get("linear"):
         reader.assume("layer_types", "a linear layer, then a full one")
         return [FULL if layer % 2 else LINEAR for layer in range(count)]
@@ -146,7 +155,10 @@ def _window(reader: ConfigReader, sizes: Sizes, family: Family) -> int | None:
     key = sizes.key("window")
     if key is not None:
         return reader.size(key)
-    return sizes.number("window") or None
+    width = sizes.number("window") if sizes.absent("window") else 0
+    if not width and rule is not None:
+        reader.assume("sliding_window", "none")
+    return width or None
 
 
 def _window_kinds(reader: ConfigReader, family: Family, count: int, window: int | None) -> list[str]:
@@ -187,6 +199,7 @@ def _chunk_kinds(reader: ConfigReader, family: Family, count: int) -> list[str]:
         return [CHUNK if kind else FULL for kind in rotary]
     period = _period(reader, "no_rope_layer_interval", family.traits["full_every"])
     if reader.has("attention_chunk_size") and reader.value("attention_chunk_size") is None:
+        reader.assume("attention_chunk_size", "none")
         return [FULL] * count
     return [CHUNK if (layer + 1) % period else FULL for layer in range(count)]
 
@@ -204,6 +217,7 @@ def _mlp_kinds(reader: ConfigReader, sizes: Sizes, count: int) -> list[str]:
         return [DENSE] * count
     listed = _listed_mlps(reader, count)
     if listed is not None:
+        reader.read.update(_MLP_RULES)
         return listed
     dense = set(reader.numbers("mlp_only_layers"))
     first, freq = _counted(reader, "first_k_dense_replace"), _period(reader, "moe_layer_freq", 1)
@@ -241,7 +255,9 @@ def _listed_mlps(reader: ConfigReader, count: int) -> list[str] | None:
 
 def _last_routed(reader: ConfigReader, count: int) -> int:
     value = reader.value("moe_layer_end_index")
-    if value is None or value == -1:
+    if value is None and ("moe_layer_end_index" in reader.defaults or reader.has("moe_layer_end_index")):
+        reader.assume("moe_layer_end_index", "the last layer")
+    if value is None or (value == -1 and not isinstance(value, bool)):
         return count - 1
     return reader.number_of("moe_layer_end_index")
 
@@ -252,7 +268,7 @@ def _period(reader: ConfigReader, key: str, otherwise: int) -> int:
     if reader.given(key):
         return reader.size(key, largest=4096)
     default = reader.defaults.get(key)
-    if isinstance(default, int) or otherwise != 1:
+    if isinstance(default, int) or otherwise != 1 or reader.has(key):
         reader.assume(key, default if isinstance(default, int) else otherwise)
     return int(default) if isinstance(default, int) else otherwise
 

@@ -16,11 +16,11 @@ def has_experts(sizes: Sizes) -> bool:
     key = sizes.key("experts")
     if key is not None:
         value = sizes.reader.config[key]
-        return isinstance(value, list) or value not in (0, 1)
+        return isinstance(value, list | bool) or value not in (0, 1)
     reader = sizes.reader
     if isinstance(reader.config.get("ffn_config"), dict):
         return reader.config["ffn_config"].get("moe_num_experts") is not None
-    return sizes.absent("experts") and any(name in reader.defaults for name in _EXPERT_NAMES)
+    return any(name in reader.defaults for name in _EXPERT_NAMES)
 
 
 _EXPERT_NAMES = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")

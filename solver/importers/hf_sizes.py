@@ -81,7 +81,7 @@ class Sizes:
         return 1
 
     def optional(self, meaning: str, otherwise: int, why: str) -> int:
-        """A size; absent: the class default, else `otherwise`, noted as `why`. Null: `otherwise`."""
+        """A size; absent: the class default, else `otherwise`. Null: `otherwise`. What was taken is noted, as `why`."""
         key = self.key(meaning)
         if key is not None:
             return self._list_or_size(key, NAMES[meaning][1])
@@ -89,7 +89,7 @@ class Sizes:
             default = self._default(meaning)
             if isinstance(default, int):
                 return default
-            self.reader.assume(self._name(meaning), why)
+        self.reader.assume(self._name(meaning), why)
         return otherwise
 
     def number(self, meaning: str) -> int:
@@ -98,7 +98,10 @@ class Sizes:
         if key is not None:
             value = self.reader.config[key]
             return self._list_or_size(key, NAMES[meaning][1]) if isinstance(value, list) else self.reader.number_of(key)
-        default = self._default(meaning) if self.absent(meaning) else None
+        if not self.absent(meaning):
+            self.reader.assume(self._name(meaning), 0)
+            return 0
+        default = self._default(meaning)
         return default if isinstance(default, int) else 0
 
     def _list_or_size(self, key: str, largest: int) -> int:

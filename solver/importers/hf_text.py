@@ -26,7 +26,7 @@ def read_transformer(reader: ConfigReader, family: Family, *, nested: bool = Fal
     transformer: Transformer = {
         "hidden_size": hidden,
         "vocab_size": vocabulary,
-        "tied_embeddings": _tied(reader),
+        "tied_embeddings": reader.flag("tie_word_embeddings", False),
         "norm": family.traits.get("norm", "rms"),
         "blocks": blocks,
     }
@@ -37,20 +37,17 @@ def read_transformer(reader: ConfigReader, family: Family, *, nested: bool = Fal
     mtp_layers = sizes.number("mtp_layers")
     if mtp_layers:
         transformer["mtp_layers"] = mtp_layers
-    check_structure(reader, family)
+    check_structure(reader, family, complete=bool(blocks) and not reader.errors)
     return transformer
 
 
 def flatten_groups(reader: ConfigReader) -> None:
     """attn_config of DBRX and MPT holds the key/value heads; MPT's learned positions are off under ALiBi."""
     inner = reader.config.get("attn_config")
-    if isinstance(inner, dict) and inner.get("kv_n_heads") is not None:
+    if inner is not None and not isinstance(inner, dict):
+        reader.refuse("attn_config", "wrong_type", "attn_config must be an object")
+    elif inner is not None and inner.get("kv_n_heads") is not None:
         reader.config = {**reader.config, "num_key_value_heads": inner["kv_n_heads"]}
-
-
-def _tied(reader: ConfigReader) -> bool:
-    """tie_word_embeddings, or what its class takes; a config of an unknown class must say it."""
-    return reader.flag("tie_word_embeddings", False)
 
 
 def _blocks(pattern: list[tuple[str, str]], reader: ConfigReader, sizes: Sizes, family: Family) -> list[dict[str, Any]]:
@@ -96,16 +93,12 @@ def _attentions(kinds: set[str], reader: ConfigReader, sizes: Sizes, family: Fam
     if kinds & {WINDOW, CHUNK} and found[FULL]["kind"] != "softmax":
         reader.refuse("layer_types", "not_supported", "windows over latent attention are not supported")
     if WINDOW in kinds:
-        found[WINDOW] = {**found[FULL], "window_tokens": _window_size(reader, sizes)}
+        found[WINDOW] = {**found[FULL], "window_tokens": sizes.optional("window", 1, "1")}
     if CHUNK in kinds:
         found[CHUNK] = {**found[FULL], "chunk_tokens": _chunk_size(reader, sizes)}
     if LINEAR in kinds:
         found[LINEAR] = linear_attention(reader, sizes, family)
     return found
-
-
-def _window_size(reader: ConfigReader, sizes: Sizes) -> int:
-    return sizes.optional("window", 1, "")
 
 
 def _chunk_size(reader: ConfigReader, sizes: Sizes) -> int:

@@ -20,9 +20,9 @@ def _tables() -> dict[str, dict[str, dict[str, Any]]]:
     return tomllib.loads(resources.files(__name__.rpartition(".")[0]).joinpath("towers.toml").read_text(encoding="utf-8"))
 
 
-def parent_of(model_type: str | None) -> dict[str, Any]:
+def parent_of(model_type: Any) -> dict[str, Any]:
     """How a vision-language model of that type joins its parts."""
-    return dict(_tables()["parent"].get(model_type or "", _PARENT_DEFAULT))
+    return dict(_tables()["parent"].get(model_type if isinstance(model_type, str) else "", _PARENT_DEFAULT))
 
 
 def is_parent(model_type: str | None) -> bool:
@@ -34,7 +34,9 @@ def vision_module(reader: ConfigReader, text_hidden: int) -> tuple[dict[str, Any
     """The tower as a transformer of patches, and how many language tokens a patch becomes."""
     parent = parent_of(reader.config.get("model_type"))
     inner = reader.inner("vision_config")
+    inner.text("model_type")
     tower = _tower(inner, reader.config.get("model_type"))
+    inner.defaults = tower.get("defaults", {})
     hidden = _hidden(inner)
     transformer: dict[str, Any] = {
         "hidden_size": hidden,
@@ -52,7 +54,8 @@ def vision_module(reader: ConfigReader, text_hidden: int) -> tuple[dict[str, Any
 
 def _tower(inner: ConfigReader, parent_type: Any) -> dict[str, Any]:
     known = _tables()["tower"]
-    for name in (inner.config.get("model_type"), parent_type):
+    own_type = inner.config.get("model_type")
+    for name in (own_type,) if own_type is not None else (parent_type,):
         base = name.removesuffix("_vision") if isinstance(name, str) else ""
         base = _SAME_TOWER.get(base, base)
         if base in known and base != "default":
@@ -65,8 +68,7 @@ def _tower(inner: ConfigReader, parent_type: Any) -> dict[str, Any]:
 #: Towers of the same shape.
 _SAME_TOWER: Final = {
     "qwen3_vl_moe": "qwen3_vl",
-    "qwen3_5": "qwen3_vl",
-    "qwen3_5_moe": "qwen3_vl",
+    "qwen3_5_moe": "qwen3_5",
     "internvl": "intern_vit_6b",
     "siglip": "siglip_vision_model",
 }
@@ -79,10 +81,24 @@ def _named(inner: ConfigReader, *names: str) -> str | None:
 def _size(inner: ConfigReader, *names: str, largest: int = 2**24, default: int | None = None) -> int:
     """A size under one of several names; absent: `default`, noted, or refused."""
     key = _named(inner, *names)
-    if key is None and default is not None and not any(inner.has(name) for name in names):
+    default = inner.defaults.get(names[0], default)
+    if key is None and default is not None:
         inner.assume(f"vision_config.{names[0]}", default)
         return default
     return inner.size(key or names[0], largest=largest)
+
+
+def _said(inner: ConfigReader, key: str) -> bool:
+    """The tower has the key, or its class does."""
+    return inner.has(key) or key in inner.defaults
+
+
+def _numbers(inner: ConfigReader, key: str) -> tuple[int, ...]:
+    """A list of layers; absent or null: that of the class, noted."""
+    if inner.given(key) or key not in inner.defaults:
+        return inner.numbers(key)
+    inner.assume(f"vision_config.{key}", str(inner.defaults[key]))
+    return tuple(inner.defaults[key])
 
 
 def _hidden(inner: ConfigReader) -> int:
@@ -101,7 +117,7 @@ def _side(inner: ConfigReader, key: str, default: int | None = None) -> int:
 def _patch_values(inner: ConfigReader) -> int:
     """Numbers of one patch: channels x frames x side x side."""
     channels = _size(inner, "in_channels", "num_channels", "in_chans", largest=64, default=3)
-    frames = inner.size("temporal_patch_size", largest=64) if inner.given("temporal_patch_size") else 1
+    frames = _size(inner, "temporal_patch_size", largest=64) if _said(inner, "temporal_patch_size") else 1
     return channels * frames * _side(inner, "patch_size") ** 2
 
 
@@ -116,7 +132,7 @@ def _blocks(inner: ConfigReader, tower: dict[str, Any], hidden: int) -> list[dic
     window = _window(inner, tower)
     if window is None:
         return [{"repeat": layers, "attention": attention, "mlp": mlp}]
-    full = set(inner.numbers(tower["full_key"]))
+    full = set(_numbers(inner, tower["full_key"]))
     return [
         {"repeat": len(list(run)), "attention": attention if is_full else {**attention, "chunk_tokens": window}, "mlp": mlp}
         for is_full, run in groupby(range(layers), key=full.__contains__)
@@ -136,9 +152,9 @@ def _width(inner: ConfigReader, hidden: int) -> int:
 def _window(inner: ConfigReader, tower: dict[str, Any]) -> int | None:
     """Patches of one window; attention stays within it, as within a chunk."""
     key = tower.get("window_key")
-    if key is None or not inner.given(key):
+    if key is None:
         return None
-    return max(1, inner.size(key) // _side(inner, "patch_size")) ** 2
+    return max(1, _size(inner, key) // _side(inner, "patch_size")) ** 2
 
 
 def _positions(inner: ConfigReader, tower: dict[str, Any]) -> int:
@@ -178,7 +194,7 @@ def _downsampled(reader: ConfigReader, key: str) -> int:
 def _projector(inner: ConfigReader, parent: dict[str, Any], hidden: int, merge: int, text_hidden: int) -> dict[str, Any]:
     """Width, merge and number of the output projections."""
     through = {"merged": hidden * merge, "text": text_hidden, "linear": 0}[parent["projector"]]
-    count = 1 + len(inner.numbers("deepstack_visual_indexes"))
+    count = 1 + len(_numbers(inner, "deepstack_visual_indexes"))
     found: dict[str, Any] = {"output_features": text_hidden, "output_merge": merge}
     found.update({"output_hidden_size": through} if through else {})
     return {**found, "output_count": count} if count > 1 else found

@@ -16,6 +16,7 @@ from solver.problem.constraints import typed_constraints
 from solver.problem.fabric import complete_fabric
 from solver.problem.findings import Findings
 from solver.problem.model import Block, LinearAttention, Model, SoftmaxAttention, Transformer
+from solver.problem.pointers import Path
 from solver.problem.problem import Problem
 from solver.problem.workload import Kernels, Software, Workload
 
@@ -50,11 +51,12 @@ def _complete_model(model: Model, findings: Findings) -> Model:
 def _sizes(model: Model, findings: Findings) -> Transformer | None:
     if model.preset is not None:
         try:
-            return Transformer.model_validate(catalog.find_model(model.preset).transformer)
+            preset = catalog.find_model(model.preset).model
         except catalog.UnknownName as error:
             code = "ambiguous_name" if error.ambiguous else "unknown_name"
             findings.add(("model", "preset"), code, str(error), error.candidates)
             return None
+        return _only_transformer(preset, ("model", "preset"), findings)
     if model.hf_config is not None:
         try:
             imported = import_hf_config(model.hf_config).model
@@ -63,12 +65,15 @@ def _sizes(model: Model, findings: Findings) -> Transformer | None:
                 parts = tuple(p.replace("~1", "/").replace("~0", "~") for p in item.pointer.split("/")[1:])
                 findings.take(("model", "hf_config", *parts), item)
             return None
-        if "modules" in imported:
-            message = "a vision tower beside the language model is not supported in this version"
-            findings.add(("model", "hf_config", "vision_config"), "not_supported", message)
-            return None
-        return Transformer.model_validate(imported["transformer"])
+        return _only_transformer(imported, ("model", "hf_config"), findings)
     return model.transformer
+
+
+def _only_transformer(content: dict[str, Any], path: Path, findings: Findings) -> Transformer | None:
+    if "modules" in content:
+        findings.add(path, "not_supported", "a vision tower beside the language model is not supported in this version")
+        return None
+    return Transformer.model_validate(content["transformer"])
 
 
 def _complete_block(block: Block, transformer: Transformer, path: tuple[str | int, ...], findings: Findings) -> Block:

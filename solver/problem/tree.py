@@ -10,6 +10,8 @@ from solver.problem.pointers import Path
 
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 2_000_000
+#: A config of another tool, written by Python, may hold infinities in fields that are not read.
+_FOREIGN: Final = ("model", "hf_config")
 
 
 def check_tree(document: Any, findings: Findings) -> None:
@@ -45,7 +47,7 @@ def _members(value: dict[Any, Any], path: Path, findings: Findings) -> list[tupl
 
 def _check_scalar(value: Any, path: Path, findings: Findings) -> None:
     if isinstance(value, float):
-        if not math.isfinite(value):
+        if not math.isfinite(value) and path[:2] != _FOREIGN:
             findings.add(path, "invalid", "a finite number is needed")
     elif isinstance(value, str):
         if not _is_sound(value):

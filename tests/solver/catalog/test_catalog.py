@@ -14,7 +14,7 @@ import pytest
 from solver import catalog
 from solver.catalog import UnknownName
 from solver.errors import InvalidProblem
-from solver.problem import Transformer, parse_problem
+from solver.problem import Model, Transformer, parse_problem
 from solver.problem.cluster import DeviceRates, DeviceSpec
 from tests.solver.problem.documents import small
 
@@ -138,11 +138,33 @@ def test_every_number_of_the_unlisted_node_has_a_source() -> None:
 
 @pytest.mark.parametrize("name", sorted(catalog.models()))
 def test_model_is_a_transformer_with_sources(name: str) -> None:
-    """Presets hold a transformer; sizes and published parameters have their sources. Ids are lower case."""
+    """Presets hold a transformer or modules; sizes and published parameters have their sources. Ids are lower case."""
     model = catalog.models()[name]
     assert name == name.lower()
     assert Transformer.model_validate(model.transformer).layers > 0
-    assert set(model.sources) == {"transformer", "published_parameters"}
+    assert Model.model_validate(model.model)
+    assert set(model.sources) == {*model.model, "published_parameters"}
+
+
+def test_cycles_are_blocks_in_their_order() -> None:
+    """Gemma 2: a layer with a window and a full one, 23 times."""
+    blocks = catalog.find_model("gemma-2-27b").transformer["blocks"]
+    assert [block["attention"].get("window_tokens") for block in blocks] == [4096, None] * 23
+
+
+def test_the_catalogue_has_the_models_people_name() -> None:
+    """At least 30, and those of the main examples."""
+    assert len(catalog.models()) >= 30
+    for name in (
+        "llama-3.1-405b",
+        "deepseek-v3",
+        "mixtral-8x22b",
+        "gpt-oss-120b",
+        "qwen3-next-80b-a3b",
+        "qwen2.5-vl-7b",
+        "gemma-2-27b",
+    ):
+        assert catalog.find_model(name)
 
 
 @pytest.mark.parametrize("name", sorted(catalog.profiles()))

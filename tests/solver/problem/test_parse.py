@@ -118,7 +118,7 @@ def test_unlike_vendors_share_no_collectives_by_default() -> None:
         ("model", {"preset": "lama-3.1-8b"}, "/model/preset", "unknown_name"),
         ("model", {}, "/model", "missing"),
         ("model.hf_config", {"model_type": "llama"}, "/model", "conflict"),
-        ("model", {"hf_config": {"model_type": "mamba"}}, "/model/hf_config/model_type", "not_supported"),
+        ("model", {"hf_config": {"model_type": 3}}, "/model/hf_config/model_type", "wrong_type"),
         ("model", {"layers": {"operators": [{"name": "a"}]}}, "/model/layers", "not_supported"),
         ("model", {"modules": [{"name": "a", "preset": "gpt2"}]}, "/model/modules", "not_supported"),
         ("workload.sequence_lengths", {}, "/workload/sequence_lengths", "missing"),
