@@ -118,7 +118,13 @@ COMPONENTS: dict[str, Schema] = {
     "HfConfig": {"type": "object", "description": "The content of a Hugging Face config.json"},
     "ImportedModel": record(
         kind={"const": "hf-config"},
-        model=record(transformer=reference("Transformer")),
+        model=reference("Model"),
+        parameters=record(
+            "Sizes in parameters: without prediction layers (mtp), active without experts a token does not visit",
+            total={"type": "integer"},
+            active={"type": "integer"},
+            parts={"type": "object", "additionalProperties": {"type": "integer"}},
+        ),
         warnings=array(TEXT),
     ),
     "Devices": record(devices=array(record(name=TEXT, aliases=array(TEXT), devices_per_node={"type": "integer"}))),
