@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 
 from planner_service.api import (
+    calibrations,
     catalog,
     comparisons,
     evaluations,
@@ -32,7 +33,7 @@ from planner_service.settings import Settings
 from planner_service.solver_port import DEFAULT_SOLVER, load_solver
 
 DESCRIPTION = "Searches hybrid parallel training layouts exactly; answers with a plan, its proof and its launch configuration."
-MODULES = (plans, searches, search_list, search_events, evaluations, comparisons, imports, catalog, health)
+MODULES = (plans, searches, search_list, search_events, evaluations, comparisons, imports, catalog, calibrations, health)
 """those asked most often first: routes are tried in this order"""
 
 

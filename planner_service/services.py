@@ -19,6 +19,7 @@ from planner_service.store.eviction import EvictionStore
 from planner_service.store.leases import LeaseStore
 from planner_service.store.migrate import upgrade
 from planner_service.store.plans import PlanStore
+from planner_service.store.profiles import ProfileStore
 from planner_service.store.searches import SearchStore
 
 
@@ -32,6 +33,7 @@ class Services:
     searches: SearchStore
     plans: PlanStore
     events: EventStore
+    profiles: ProfileStore
     runner: Runner
     housekeeper: Housekeeper
     evaluator: Evaluator
@@ -51,6 +53,7 @@ def start_services(settings: Settings, solver_name: str) -> Services:
         SearchStore(engine, max_queued=settings.max_queued_searches),
         PlanStore(engine),
         EventStore(engine),
+        ProfileStore(engine),
         runner,
         housekeeper,
         Evaluator(settings, solver_name),

@@ -24,6 +24,7 @@ from planner_service.solver_port import (
     ShouldStop,
     Start,
 )
+from planner_service.solver_profiles import calibration, shipped_profiles, with_profile
 from planner_service.solver_schemas import solver_schemas
 from planner_service.solver_timeline import timeline_document
 from planner_service.store.records import StoredPlan
@@ -125,6 +126,19 @@ class RealSolver:
     def schemas(self) -> Document:
         """See `solver_schemas`."""
         return solver_schemas()
+
+    def calibrate(self, request: Document) -> str:
+        """The profile document; its faults have pointers into the request."""
+        with refusals():
+            return json_text(calibration(request))
+
+    def profiles(self) -> list[Document]:
+        """See `shipped_profiles`."""
+        return shipped_profiles()
+
+    def with_profile(self, problem: Document, profile: Document) -> Document:
+        """See `solver_profiles`."""
+        return with_profile(problem, profile)
 
     def import_hf_config(self, config: Document) -> str:
         """The explicit sizes that a config.json means, and its parameters by part."""

@@ -112,6 +112,18 @@ class SolverPort(Protocol):
         """Every operation of one step of a plan, for one of its scenarios."""
         ...
 
+    def calibrate(self, request: Document) -> str:
+        """The profile that measurements give."""
+        ...
+
+    def profiles(self) -> list[Document]:
+        """The profiles that ship."""
+        ...
+
+    def with_profile(self, problem: Document, profile: Document) -> Document:
+        """The problem with a calibrated profile in place of its name."""
+        ...
+
     def import_hf_config(self, config: Document) -> str:
         """The model understood from a Hugging Face config.json."""
         ...

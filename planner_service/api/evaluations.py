@@ -11,6 +11,7 @@ from starlette.responses import Response
 from planner_service.api.bodies import json_body
 from planner_service.api.desk import desk_of
 from planner_service.api.examples import EVALUATION
+from planner_service.api.profile_names import resolved
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response
 from planner_service.api.strict_route import StrictRoute
 from planner_service.body import require_members, require_object
@@ -32,6 +33,7 @@ async def create_evaluation(request: Request) -> Response:
     document = await json_body(request)
     require_members(document, ("problem", "layout"))
     problem, layout = require_object(document["problem"], "/problem"), require_object(document["layout"], "/layout")
+    problem = await to_thread.run_sync(resolved, services, problem, "/problem")
     message = {"kind": "evaluate", "problem": problem, "layout": layout}
     answer = evaluation_answer(await asyncio.wrap_future(services.evaluator.submit(message)))
     if answer.plan is not None:

@@ -26,6 +26,13 @@ HF_CONFIG: dict[str, Any] = {
     "tie_word_embeddings": False,
     "vocab_size": 128256,
 }
+CALIBRATION: dict[str, Any] = {
+    "name": "our-a100",
+    "device": "A100-SXM4-80",
+    "ranks": 16,
+    "nodes": 2,
+    "collectives": ["  8589934592    2147483648     float     sum      -1    90000   95.44  178.96       0"],
+}
 COMPARISON: dict[str, Any] = {
     "plans": [
         "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",

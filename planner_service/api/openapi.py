@@ -13,6 +13,7 @@ PATH_EXAMPLES = {
     "search_id": "01JZ8QK3W4X5Y6Z7A8B9C0D1E2",
     "plan_id": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "framework": "megatron-core",
+    "name": "megatron-core",
 }
 
 

@@ -18,6 +18,7 @@ REVALIDATE = "no-cache"
 IMMUTABLE = "public, max-age=31536000, immutable"
 DESCRIPTIONS = {
     200: "Done",
+    201: "Created",
     202: "Accepted",
     204: "Done, nothing to say",
     304: "Not modified",

@@ -115,6 +115,37 @@ COMPONENTS: dict[str, Schema] = {
         files=array(record(path=TEXT, media_type=TEXT, content=TEXT)),
         command=TEXT,
     ),
+    "CalibrationRequest": {
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": False,
+        "description": "Measured runs (CSV in the header of the measurements, or rows), nccl-tests outputs, or both",
+        "properties": {
+            "name": {**TEXT, "minLength": 1, "maxLength": 100},
+            "base": {"type": ["string", "null"], "description": "The profile to refit; default: that of the runs' framework"},
+            "runs": {"anyOf": [TEXT, array({"type": "object"}), {"type": "null"}]},
+            "collectives": {"type": ["array", "null"], "items": TEXT},
+            "device": {"type": ["string", "null"], "description": "Of nccl-tests outputs that do not say"},
+            "ranks": {"type": ["integer", "null"], "minimum": 1},
+            "nodes": {"type": ["integer", "null"], "minimum": 1},
+        },
+    },
+    "Profile": record(
+        "A software profile: what it assumes, rates of devices, what set each constant, and its error on the runs",
+        ("constants", "error", "rows", "aliases", "sources"),
+        name=TEXT,
+        base={"type": ["string", "null"]},
+        software=record(name=TEXT, assumptions={"type": "object", "additionalProperties": {"type": "number"}}),
+        devices=array(record(name=TEXT, rates={"type": "object", "additionalProperties": {"type": "number"}})),
+        constants=array(record(of=TEXT, name=TEXT, before={"type": "number"}, after={"type": "number"}, set_by=TEXT)),
+        error={"type": "object"},
+        rows={"type": "object"},
+        aliases=array(TEXT),
+        sources={"type": "object"},
+    ),
+    "Profiles": record(
+        profiles=array(record(name=TEXT, base={"type": ["string", "null"]}, kind={"enum": ["shipped", "calibrated"]}))
+    ),
     "HfConfig": {"type": "object", "description": "The content of a Hugging Face config.json"},
     "ImportedModel": record(
         kind={"const": "hf-config"},

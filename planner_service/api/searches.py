@@ -6,6 +6,7 @@ import hashlib
 import re
 from typing import Annotated
 
+import orjson
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
@@ -17,6 +18,7 @@ from planner_service.api.examples import EDIT, PROBLEM
 from planner_service.api.finding import find_search, missing_search, search_answer
 from planner_service.api.labels import edit_of, label_of
 from planner_service.api.preferences import wait_for_end, wait_s
+from planner_service.api.profile_names import resolved
 from planner_service.api.responses import (
     BODY_ERRORS,
     HEADERS,
@@ -145,10 +147,11 @@ async def cancel_search(request: Request, search_id: str) -> Response:
 
 def _checked(services: Services, raw: bytes, label: str | None, key: str | None) -> NewSearch:
     """Parses and checks a problem."""
-    problem = json_object_of(raw, services.settings.max_body_depth)
+    sent = json_object_of(raw, services.settings.max_body_depth)
+    problem = resolved(services, sent)
     checked = services.solver.check(problem)
     return NewSearch(
-        raw.decode(),
+        raw.decode() if problem is sent else orjson.dumps(problem).decode(),
         checked.problem_digest,
         checked.request_digest,
         model=checked.model,

@@ -63,7 +63,7 @@ def render_profile(out: Console, document: Document) -> None:
     error = document.get("error")
     if error:
         text = f"{error['rows']} runs: median error {error['median_before']:.1%} before, {error['median_after']:.1%} after, "
-        text += f"{error['median_left_one_out']:.1%} on runs left out one at a time"
+        text += f"{error['median_left_out']:.1%} on runs left out of the fit"
         out.print(text, highlight=False)
         fraction = document["software"]["assumptions"]["time_error_fraction"]
         out.print(f"predictions carry ±{fraction:.1%} (central 90 %)", highlight=False)

@@ -142,6 +142,7 @@ def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbo
         "search": lambda: run_search(solver, job, inbox, outbox),
         "evaluate": lambda: evaluation_document(solver.evaluate(job["problem"], job["layout"])),
         "timeline": lambda: {"timeline": solver.timeline(StoredPlan(**job["plan"]), job["scenario"])},
+        "calibrate": lambda: {"profile": solver.calibrate(job["request"])},
         "export": lambda: {"export": solver.export(StoredPlan(**job["plan"]), job["framework"])},
     }
     return calls[job["kind"]]()

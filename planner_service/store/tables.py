@@ -183,6 +183,15 @@ idempotency_keys = Table(
     Index("ix_idempotency_keys_search_id", "search_id"),
 )
 
+profiles = Table(
+    "profiles",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("document", Text, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+)
+"""Calibrated profiles."""
+
 generations = Table(
     "generations",
     metadata,

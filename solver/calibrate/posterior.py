@@ -15,7 +15,8 @@ STEP = 0.01
 """finite difference of a logarithm"""
 FREEDOM = 4.0
 MOST_ITERATIONS = 30
-SETTLED = 1.0e-5
+SETTLED = 1.0e-4
+NARROWING = (6.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,9 +38,18 @@ DETERMINED = 0.7
 
 
 def most_probable(logarithms: Callable[[np.ndarray], np.ndarray], sigma: float, prior_width: np.ndarray) -> Posterior:
-    """`logarithms(shift)` gives log(predicted / measured) per measurement at shifted constants."""
-    count = len(prior_width)
-    shift = np.zeros(count)
+    """`logarithms(shift)` gives log(predicted / measured) per measurement at shifted constants.
+
+    Far from the data every residual looks like a disturbed run: the noise is taken wide first, then as it is.
+    """
+    found = Posterior(np.zeros(len(prior_width)), prior_width, prior_width)
+    for wider in NARROWING:
+        found = _from(found.shift, logarithms, wider * sigma, prior_width)
+    return found
+
+
+def _from(start: np.ndarray, logarithms: Callable[[np.ndarray], np.ndarray], sigma: float, prior_width: np.ndarray) -> Posterior:
+    shift = start
     residual = logarithms(shift) / sigma
     value = _objective(residual, shift, prior_width)
     damping = 1.0e-3

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from solver.calibrate.collectives import LinkRate, link_rate, read_nccl_tests
-from solver.calibrate.runs import Fitted, error_fraction, left_one_out, refit
+from solver.calibrate.runs import Fitted, error_fraction, left_out, refit
 from solver.catalog import UnknownName, find_device, find_profile
 from solver.errors import FieldError, InvalidProblem
 from solver.validate.cases import Case, case_of
@@ -58,7 +58,7 @@ def calibrate(measurements: Measurements, *, name: str, base: str | None = None)
         fitted = refit(harness, indices, measured, start)
         before = np.log(harness.predict(start) / measured)
         after = np.log(harness.predict(fitted.constants) / measured)
-        out = left_one_out(harness, indices, measured, start)
+        out = left_out(harness, indices, measured, start)
         shipped = find_profile(profile).assumptions["time_error_fraction"]
         document["software"]["assumptions"] = {
             **{key: value for key, value in fitted.constants.profiles.get(profile, {}).items()},
@@ -68,7 +68,7 @@ def calibrate(measurements: Measurements, *, name: str, base: str | None = None)
             "rows": len(cases),
             "median_before": float(np.median(np.abs(np.expm1(before)))),
             "median_after": float(np.median(np.abs(np.expm1(after)))),
-            "median_left_one_out": float(np.median(np.abs(np.expm1(out)))),
+            "median_left_out": float(np.median(np.abs(np.expm1(out)))),
         }
     constants = fitted.constants if fitted is not None else start
     document["devices"] = [{"name": device, "rates": dict(rates)} for device, rates in sorted(constants.devices.items()) if rates]
