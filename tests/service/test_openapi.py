@@ -218,5 +218,8 @@ def test_the_examples_run(real, document):
             plan["step_time_s"] * plan["slower_by_fraction"] / (1 + plan["slower_by_fraction"]), abs=1e-6 * plan["step_time_s"]
         )
     call("/v1/imports/hf-config", "post")
+    profile = call("/v1/calibrations", "post")
+    assert call("/v1/profiles/{name}", "get", name=profile["name"]) == profile
+    call("/v1/profiles", "get")
     call("/v1/searches/{search_id}", "delete", search_id=search["id"])
     assert called == {(path, method) for path, operations in document["paths"].items() for method in operations}
