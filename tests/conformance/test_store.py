@@ -12,61 +12,13 @@ from sqlalchemy.exc import IntegrityError
 
 from planner_service.states import State
 from planner_service.store.engine import open_engine, reading, writing
-from planner_service.store.leases import Beat, LeaseStore
+from planner_service.store.leases import Beat
 from planner_service.store.migrate import current_revision, downgrade, head_revision, upgrade
 from planner_service.store.plans import PlanStore
-from planner_service.store.records import Filters, NewSearch, StoredPlan
+from planner_service.store.records import Filters, StoredPlan
 from planner_service.store.searches import QueueFull, SearchStore
 from planner_service.store.tables import metadata, searches
-from tests.service.postgres import database_url, postgres_server
-
-__all__ = ["database_url", "postgres_server"]
-SECOND_US = 1_000_000
-
-
-class Hand:
-    """A clock that is moved by hand."""
-
-    def __init__(self):
-        self.now_us = 1_700_000_000 * SECOND_US
-
-    def __call__(self):
-        return self.now_us
-
-    def pass_s(self, duration_s):
-        self.now_us += int(duration_s * SECOND_US)
-
-
-@pytest.fixture
-def engine(database_url):
-    """A migrated database."""
-    made = open_engine(database_url)
-    upgrade(made)
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
-def clock():
-    """Time under control."""
-    return Hand()
-
-
-@pytest.fixture
-def store(engine, clock):
-    """Searches as clients see them."""
-    return SearchStore(engine, clock, max_queued=50)
-
-
-@pytest.fixture
-def leases(engine, clock):
-    """Makes an owner with a lease of ten seconds and three attempts."""
-    return lambda owner="a": LeaseStore(engine, owner, 10.0, 3, clock)
-
-
-def submit(store, name="1", problem=None, **more):
-    """A search whose digests are made of the name."""
-    return store.submit(NewSearch(f'{{"n":"{name}"}}', (problem or name).rjust(64, "p"), name.rjust(64, "r"), **more))
+from tests.conformance.stores import run_together, submit
 
 
 def test_migrations_make_exactly_the_tables(engine):
@@ -359,18 +311,3 @@ def test_states_are_checked_by_the_database(engine, store):
     for values in ({"state": "resting"}, {"state": "running"}):
         with pytest.raises(IntegrityError), writing(engine) as connection:
             connection.execute(searches.update().where(searches.c.id == search.id).values(**values))
-
-
-def run_together(calls):
-    """Runs the calls in threads that start at the same moment."""
-    barrier = threading.Barrier(len(calls))
-
-    def run(call):
-        barrier.wait()
-        call()
-
-    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
