@@ -1,7 +1,7 @@
 """Problem and layout files: JSON or YAML, with references to other files expanded before anything else.
 
-References, relative to the file they stand in: an object `{file: PATH}` anywhere, `hf_config: PATH`, and `counts: PATH`
-(rows of length and count). A referenced file is JSON, an object in YAML, or rows of numbers in CSV.
+References, relative to the file they stand in: an object `{file: PATH}` anywhere, `hf_config: PATH`, `counts: PATH` (rows of
+length and count), and `profile: PATH.json` of the cluster (what `planner calibrate --output` writes). A referenced file is JSON, an object in YAML, or rows of numbers in CSV.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from planner_service.body import parse_json, require_object
 from planner_service.cli.exits import UnreadableInput
 from planner_service.solver_adapter import load_yaml
+from planner_service.solver_profiles import with_profile
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_REFERENCES = 16
@@ -35,7 +36,19 @@ def load_document(name: str, *, foreign: bool = False) -> dict[str, Any]:
         return require_object(load_yaml(raw) if media == "yaml" else parse_json(raw, infinities=True))
     value = load_yaml(raw) if media == "yaml" else parse_json(raw)
     expanded = expand(require_object(value), base, MAX_REFERENCES)
-    return require_object(expanded)
+    return _with_profile(require_object(expanded), base)
+
+
+def _with_profile(document: dict[str, Any], base: Path) -> dict[str, Any]:
+    """The document with the calibrated profile in a file that its cluster names; a plain name is for a server to know."""
+    cluster = document.get("cluster")
+    name = cluster.get("profile") if isinstance(cluster, dict) else None
+    if not isinstance(name, str) or not name.endswith(".json"):
+        return document
+    profile = require_object(parse_json(read_file(base / name)))
+    if not {"software", "devices"} <= set(profile):
+        raise UnreadableInput(f"{base / name}: not a profile of planner calibrate")
+    return with_profile(document, profile)
 
 
 def read_file(path: Path) -> bytes:

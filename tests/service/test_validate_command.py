@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from planner_service.api.examples import PROBLEM
 from planner_service.cli.commands import app
+from planner_service.cli.exits import UnreadableInput
+from planner_service.cli.inputs import load_document
 from tests.solver.validate import sample_rows as samples
 
 
@@ -52,6 +55,19 @@ def test_calibrate_writes_a_profile(measured: Path, tmp_path: Path) -> None:
     assert (profile["name"], profile["rows"]["used"]) == ("ours", 2)
     shown = CliRunner().invoke(app, ["calibrate", str(measured)])
     assert "set by" in shown.output
+
+
+def test_problem_file_names_a_profile_file(measured: Path, tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["calibrate", str(measured), "--output", str(tmp_path / "ours.json")])
+    problem = tmp_path / "problem.json"
+    problem.write_text(json.dumps({**PROBLEM, "cluster": {**PROBLEM["cluster"], "profile": "ours.json"}}), encoding="utf-8")
+    document = load_document(str(problem))
+    profile = json.loads((tmp_path / "ours.json").read_text(encoding="utf-8"))
+    assert document["workload"]["software"] == profile["software"]
+    assert "profile" not in document["cluster"]
+    (tmp_path / "ours.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UnreadableInput):
+        load_document(str(problem))
 
 
 def test_calibrate_on_nothing_is_64(tmp_path: Path) -> None:
