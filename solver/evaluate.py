@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -77,7 +77,10 @@ class Evaluator:
         return normal_form(self.problem)
 
     def evaluate(self, document: Mapping[str, Any]) -> Evaluation:
-        """Verdict of a layout document (classical words or written out); raises InvalidProblem when it is malformed."""
+        """Verdict of a layout document (classical words or written out); raises InvalidProblem when it is malformed.
+
+        The violations of a legal layout are what the framework changes and says so.
+        """
         parsed = parse_layout(document)
         rules = get_rule_set(self.problem.framework.name, self.problem.framework.version)
         violations = rules.violations(self.problem, parsed)
@@ -91,7 +94,8 @@ class Evaluator:
         violations = tuple(self._broken_caps(plan))
         if violations:
             return Evaluation(verdict="illegal", violations=violations, plan=plan)
-        return Evaluation(verdict="does_not_fit" if plan.prediction.verdict == "no" else "ok", violations=(), plan=plan)
+        verdict: Literal["ok", "does_not_fit"] = "does_not_fit" if plan.prediction.verdict == "no" else "ok"
+        return Evaluation(verdict=verdict, violations=rules.changes(self.problem, layout), plan=plan)
 
     def _broken_constraints(self, parsed: Layout | UniformLayout, layout: Layout) -> Iterator[Violation]:
         """What the problem fixes, allows or caps, and the global batch that classical words may state."""

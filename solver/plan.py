@@ -284,6 +284,7 @@ class Violation(Record):
     """A broken rule, the values that break it and, per field, the nearest legal values.
 
     `refused`: the framework stops; `silently_changed`: it runs something else; `changed`: it changes the value and says so.
+    `fires`: which of its checks notices (arguments, config, build, first_step), none when it is ours.
     """
 
     rule: str
@@ -291,6 +292,7 @@ class Violation(Record):
     message: str
     values: dict[str, Json] = Field(default_factory=dict)
     nearest: dict[str, Json] = Field(default_factory=dict)
+    fires: Annotated[tuple[str, ...], OMIT] = ()
 
 
 class Evaluation(Record):

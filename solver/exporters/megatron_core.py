@@ -19,6 +19,7 @@ from solver.exporters.megatron_parallel import (
     recompute_flags,
 )
 from solver.exporters.megatron_script import FlagGroup, script
+from solver.exporters.megatron_settings import read_flags, settings_of
 from solver.exporters.megatron_training import (
     batch_flags,
     inexpressible_workload,
@@ -28,6 +29,7 @@ from solver.exporters.megatron_training import (
 )
 from solver.frameworks import read_facts
 from solver.frameworks.megatron_core import RULE_SET, padded_vocab_size
+from solver.frameworks.megatron_core.settings_rules import settings_violations
 from solver.layout import Layout
 from solver.plan import Plan, Violation
 from solver.problem.problem import Problem
@@ -51,7 +53,22 @@ def inexpressible(problem: Problem, layout: Layout) -> tuple[FieldError, ...]:
     broken = RULE_SET.violations(problem, layout)
     if broken:
         return tuple(_as_field(violation) for violation in broken)
-    return tuple(_without_flag(problem, layout))
+    return tuple(_without_flag(problem, layout)) or tuple(_broken_by_flags(problem, layout))
+
+
+def _broken_by_flags(problem: Problem, layout: Layout) -> Iterator[FieldError]:
+    """Rules over settings that the flags themselves would break: Megatron refuses in four places, the script passes them all."""
+    flags = read_flags(flag for group in _groups(problem, layout) for flag in group.flags)
+    world_size = sum(part.device_count for stage in layout.stages for part in stage.parts)
+    blackwell = all(_is_blackwell(group.device.name) for group in problem.cluster.groups)
+    settings = settings_of(flags, world_size, environment(layout), blackwell=blackwell)
+    for violation in settings_violations(settings):
+        if violation.severity != "changed":
+            yield FieldError("/layout", "not_supported", f"{violation.rule}: {violation.message}", None)
+
+
+def _is_blackwell(device: str) -> bool:
+    return device.startswith(("B200", "B300", "GB200", "GB300", "RTX5", "RTXPRO6000"))
 
 
 def _as_field(violation: Violation) -> FieldError:
@@ -63,6 +80,10 @@ def _as_field(violation: Violation) -> FieldError:
 
 
 def _without_flag(problem: Problem, layout: Layout) -> Iterator[FieldError]:
+    asked = problem.framework
+    if asked.name == RULE_SET.name and asked.version not in RULE_SET.versions:
+        text = f"the export is written for {RULE_SET.name} {VERSION}, not {asked.version}"
+        yield FieldError("/framework/version", "not_supported", text, RULE_SET.versions)
     yield from inexpressible_model(problem.transformer)
     yield from inexpressible_workload(problem, layout)
     yield from inexpressible_order(layout)

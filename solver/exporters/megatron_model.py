@@ -7,7 +7,7 @@ from itertools import groupby
 
 from solver.errors import FieldError
 from solver.frameworks.megatron_core import VOCAB_DIVISIBLE_BY
-from solver.problem.model import DenseMlp, MlaAttention, MoeMlp, SoftmaxAttention, Transformer
+from solver.problem.model import Block, DenseMlp, LinearAttention, MlaAttention, MoeMlp, SoftmaxAttention, Transformer
 
 _BLOCKS = "/model/transformer/blocks"
 
@@ -26,14 +26,38 @@ def inexpressible_model(model: Transformer) -> Iterator[FieldError]:
             yield _no_field(f"{_BLOCKS}/{index}/attention", "all layers have the same attention")
         elif block.mlp != seen[block.mlp.kind]:
             yield _no_field(f"{_BLOCKS}/{index}/mlp", f"all {block.mlp.kind} layers have the same feed-forward")
+        yield from _unwritten(block, f"{_BLOCKS}/{index}")
     if len({mlp.gated for mlp in seen.values()}) > 1:
         yield _no_field(f"{_BLOCKS}/0/mlp/gated", "dense and routed feed-forwards are both gated or both not")
     if first is not None and not first.causal:
         yield _no_field(f"{_BLOCKS}/0/attention/causal", "pretrain_gpt.py trains causal attention")
     if first is not None and _attention_bias(model) < _mlp_bias(model):
         yield _no_field(f"{_BLOCKS}/0/mlp/bias", "feed-forward biases come with attention biases")
+    if len({mlp.bias for mlp in seen.values()}) > 1:
+        yield _no_field(f"{_BLOCKS}/0/mlp/bias", "dense and routed feed-forwards both have biases or both have none")
+    if isinstance(first, SoftmaxAttention) and first.bias and first.has_output_bias != _mlp_bias(model):
+        yield _no_field(f"{_BLOCKS}/0/attention/output_bias", "the bias of attention outputs comes with feed-forward biases")
     if not model.vocab_size:
         yield _no_field("/model/transformer/vocab_size", "the model has an embedding and a head")
+    if model.head_bias:
+        yield _no_field("/model/transformer/head_bias", "the head has no bias")
+
+
+def _unwritten(block: Block, pointer: str) -> Iterator[FieldError]:
+    """What layers may have and these flags do not say."""
+    attention, mlp = block.attention, block.mlp
+    if isinstance(attention, LinearAttention):
+        yield _no_field(f"{pointer}/attention/kind", "linear attention is not exported")
+    if isinstance(attention, SoftmaxAttention):
+        for name in ("window_tokens", "chunk_tokens", "output_gate", "sinks"):
+            if getattr(attention, name):
+                yield _no_field(f"{pointer}/attention/{name}", f"{name} of attention is not exported")
+    if block.norms is not None and block.norms != 2:
+        yield _no_field(f"{pointer}/norms", "every layer has two norms")
+    if block.parallel:
+        yield _no_field(f"{pointer}/parallel", "attention and feed-forward follow each other")
+    if isinstance(mlp, MoeMlp) and mlp.router_bias:
+        yield _no_field(f"{pointer}/mlp/router_bias", "the router has no bias")
 
 
 def _attention_bias(model: Transformer) -> bool:
@@ -42,7 +66,7 @@ def _attention_bias(model: Transformer) -> bool:
 
 
 def _mlp_bias(model: Transformer) -> bool:
-    return any(isinstance(block.mlp, DenseMlp) and block.mlp.bias for block in model.blocks)
+    return any(block.mlp is not None and block.mlp.bias for block in model.blocks)
 
 
 def model_flags(model: Transformer, row_tokens: int) -> list[str]:

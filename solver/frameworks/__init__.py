@@ -1,4 +1,4 @@
-"""Rule sets of frameworks, discovered: every module here that defines `RULE_SET` is one.
+"""Rule sets of frameworks, discovered: every module here that defines `RULE_SET` is one, `RULE_SETS` one a release.
 
 A rule is written once, as a predicate over columns; search, evaluation and exporters all ask the same rule set.
 """
@@ -31,6 +31,7 @@ __all__ = [
     "default_zero",
     "describe_frameworks",
     "framework_names",
+    "framework_versions",
     "get_rule_set",
     "read_facts",
     "recomputed_per_chunk",
@@ -41,14 +42,19 @@ __all__ = [
 def _rule_sets() -> tuple[RuleSet, ...]:
     found = []
     for entry in pkgutil.iter_modules(__path__):
-        rule_set = getattr(importlib.import_module(f"{__name__}.{entry.name}"), "RULE_SET", None)
-        if isinstance(rule_set, RuleSet):
-            found.append(rule_set)
+        module = importlib.import_module(f"{__name__}.{entry.name}")
+        sets = getattr(module, "RULE_SETS", None) or (getattr(module, "RULE_SET", None),)
+        found += [rule_set for rule_set in sets if isinstance(rule_set, RuleSet)]
     return tuple(sorted(found, key=lambda rule_set: rule_set.name))
 
 
 def framework_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(rule_set.name for rule_set in _rule_sets()))
+
+
+def framework_versions(name: str) -> tuple[str, ...]:
+    """The versions of a framework that have rules, newest first."""
+    return tuple(version for rule_set in _rule_sets() if rule_set.name == name for version in rule_set.versions)
 
 
 def describe_frameworks() -> list[dict[str, Any]]:
@@ -59,7 +65,10 @@ def describe_frameworks() -> list[dict[str, Any]]:
             "versions": list(rule_set.versions),
             "exports": rule_set.capabilities.exports,
             "capabilities": asdict(rule_set.capabilities),
-            "rules": [{"id": rule.id, "severity": rule.severity, "text": rule.text} for rule in rule_set.rules],
+            "rules": [
+                {"id": rule.id, "severity": rule.severity, "text": rule.text, "fires": list(rule.fires)}
+                for rule in rule_set.rules
+            ],
         }
         for rule_set in _rule_sets()
     ]
@@ -74,5 +83,5 @@ def get_rule_set(name: str, version: str = "latest-known") -> RuleSet:
     for rule_set in named:
         if version in rule_set.versions:
             return rule_set
-    versions = tuple(known for rule_set in named for known in rule_set.versions)
-    raise InvalidProblem((FieldError("/framework/version", "not_supported", f"no rules for {name} {version}", versions),))
+    text = f"no rules for {name} {version}"
+    raise InvalidProblem((FieldError("/framework/version", "not_supported", text, framework_versions(name)),))

@@ -14,8 +14,8 @@ DEGREES = ("tp", "cp", "dp", "etp", "ep", "edp")
 
 
 def capability_violations(problem: Problem, layout: Layout, can: Capabilities) -> Iterator[Violation]:
-    if not can.uneven_layers:
-        yield from _uneven_layers(layout)
+    if can.uneven_layers != "any":
+        yield from _uneven_layers(layout, can.uneven_layers)
     if not can.per_stage_degrees:
         yield from _unlike_stages(layout)
     if not can.unequal_shares:
@@ -30,10 +30,14 @@ def _asks(name: str, message: str, **values: Any) -> Violation:
     return Violation(rule=f"CAP-{name}", severity="refused", message=message, values=values)
 
 
-def _uneven_layers(layout: Layout) -> Iterator[Violation]:
-    counts = [last - first + 1 for _, _, (first, last) in layout.virtual_stages()]
-    if len(set(counts)) > 1:
-        yield _asks("uneven_layers", f"stages hold unequal numbers of layers: {counts}", layers=counts)
+def _uneven_layers(layout: Layout, allowed: str) -> Iterator[Violation]:
+    """Equal chunks within a stage; equal stages, or equal ones between the first and the last."""
+    chunks = [[last - first + 1 for first, last in stage.chunks] for stage in layout.stages]
+    counts = [sum(chunk) for chunk in chunks]
+    compared = counts[1:-1] if allowed == "ends" else counts
+    if len(set(compared)) > 1 or any(len(set(chunk)) > 1 for chunk in chunks):
+        where = "stages between the first and the last" if allowed == "ends" else "stages"
+        yield _asks("uneven_layers", f"{where} hold unequal numbers of layers: {counts}", layers=counts)
 
 
 def part_degrees(part: Part) -> tuple[int, ...]:

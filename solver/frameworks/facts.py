@@ -15,6 +15,9 @@ from solver.problem.workload import Workload
 class Facts:
     """Distinct sizes over the layers (sorted); `rows` and `tolerance` are the global batch in sequences, None when in tokens.
 
+    linear_heads: value and key heads of linear attention, which are among heads and kv_heads too. packs: rows hold several
+    documents.
+
     plain_states: optimizer states and main gradients are all fp32.
     """
 
@@ -22,6 +25,7 @@ class Facts:
     mtp_layers: int
     heads: tuple[int, ...]
     kv_heads: tuple[int, ...]
+    linear_heads: tuple[int, ...]
     dense_ffn: tuple[int, ...]
     shared_ffn: tuple[int, ...]
     expert_ffn: tuple[int, ...]
@@ -36,6 +40,7 @@ class Facts:
     optimizer: str
     plain_states: bool
     precision: str
+    packs: bool
 
     @property
     def moe(self) -> bool:
@@ -74,11 +79,14 @@ def read_facts(problem: Problem) -> Facts:
         mtp_layers=model.mtp_layers,
         heads=_distinct(attention.heads for attention in attentions),
         kv_heads=_distinct(_key_value_heads(attention) for attention in attentions),
+        linear_heads=_distinct(
+            heads for attention in attentions if attention.kind == "linear" for heads in (attention.heads, attention.kv_heads)
+        ),
         dense_ffn=_distinct(_dense_ffn(mlp) for mlp in mlps),
         shared_ffn=_distinct(mlp.shared_hidden_size for mlp in moes),
         expert_ffn=_distinct(mlp.hidden_size for mlp in moes),
         experts=_distinct(mlp.experts for mlp in moes),
-        linear_bias=any(mlp.kind == "dense" and mlp.bias for mlp in mlps),
+        linear_bias=any(mlp.bias for mlp in mlps),
         vocab_size=model.vocab_size,
         learned_positions=model.learned_positions,
         row_tokens=problem.workload.max_sequence_length,
@@ -88,6 +96,7 @@ def read_facts(problem: Problem) -> Facts:
         optimizer=problem.workload.optimizer.name,
         plain_states=_plain_states(problem.workload),
         precision=problem.workload.precision,
+        packs="packed" in problem.workload.batching and not problem.workload.sequence_lengths.is_constant,
     )
 
 

@@ -87,4 +87,4 @@ class RuleSet:
             values |= {"stage": rows[at][0], "part": rows[at][1]}
         nearest = nearest_values(rule, self.rules, facts, row)
         message = rule.text.format(**(facts.words() | row))
-        return Violation(rule=rule.id, severity=rule.severity, message=message, values=values, nearest=nearest)
+        return Violation(rule=rule.id, severity=rule.severity, message=message, values=values, nearest=nearest, fires=rule.fires)

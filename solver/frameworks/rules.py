@@ -15,6 +15,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Columns = Mapping[str, Ints]
 Severity = Literal["refused", "silently_changed", "changed"]
+Check = Literal["arguments", "config", "build", "first_step"]
 
 COLUMN_DEFAULTS: Final[Mapping[str, int]] = {
     "tp": 1,
@@ -63,6 +64,8 @@ class Rule:
     """`ok` is true where the rule holds; `fields` are the columns a user can change to obey it.
 
     `text` is a format string over columns and facts. `hint` adds a legal alternative that is not a value of one column.
+    `fires` names the framework's own checks that notice, in order: its arguments, its config, the building of groups and
+    layers, its first step. The rule holds for releases from `since` and before `until`.
     """
 
     id: str
@@ -71,17 +74,21 @@ class Rule:
     text: str
     ok: Callable[[Facts, Columns], Bools]
     hint: Callable[[Facts, Mapping[str, int]], dict[str, Any]] | None = None
+    fires: tuple[Check, ...] = ()
+    since: str | None = None
+    until: str | None = None
 
 
 @dataclass(frozen=True)
 class Capabilities:
     """What layouts a framework can run beyond equal stages of equal replicas.
 
+    uneven_layers: stages hold `any` numbers of layers, only the first and the last (`ends`) others than the equal rest, or `no`.
     per_layer_recompute: `any` layer alone, `per_stage_count` = the first N layers of every (virtual) stage, one N for all
     of them, or `none`. unlike_devices: `no`, `one_vendor` (equal degrees and shares) or `any`.
     """
 
-    uneven_layers: bool
+    uneven_layers: Literal["no", "ends", "any"]
     interleaved: bool
     per_stage_degrees: bool
     unequal_shares: bool

@@ -24,7 +24,7 @@ def offload_on_grid(_: Facts, columns: Columns) -> Bools:
 
 
 CAPABILITIES = Capabilities(
-    uneven_layers=True,
+    uneven_layers="any",
     interleaved=True,
     per_stage_degrees=True,
     unequal_shares=True,

@@ -13,7 +13,10 @@ from solver.problem.problem import Problem
 from solver.problem.workload import Workload
 
 #: Frameworks and versions that have a rule set (the rule sets may not be imported here; a test keeps the two equal).
-FRAMEWORKS: Final = {"any": ("latest-known",), "megatron-core": ("latest-known", "0.20")}
+FRAMEWORKS: Final = {
+    "any": ("latest-known",),
+    "megatron-core": ("latest-known", "0.20", "0.16", "0.15", "0.14", "0.13", "0.12", "0.11", "0.10"),
+}
 OBJECTIVES: Final = ("step_time", "cost")
 OPTIMIZERS: Final = ("adamw", "adam", "sgd", "custom")
 TASKS: Final = ("pretrain", "finetune")

@@ -109,7 +109,7 @@ class Options:
             counts += [v for v in range(2, self.layers // pp + 1) if v <= MOST_UNEVEN_CHUNKS or self.layers % (pp * v) == 0]
         if not self.rules.capabilities.interleaved:
             counts = [1]
-        uneven = self.rules.capabilities.uneven_layers and pp > 1
+        uneven = self.rules.capabilities.uneven_layers == "any" and pp > 1
         counts = [v for v in counts if self.among("schedule", ["interleaved" if v > 1 else "1f1b"])]
         yield from product(self.among("vpp", counts), list(SPLITS) if uneven else ["even"])
 

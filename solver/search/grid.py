@@ -96,7 +96,7 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
     states = [StateVariant(zero, False) for zero in capabilities.zero_levels]
     states += [StateVariant(zero, True) for zero in capabilities.zero_levels if zero >= 1]
     offload = limits.percents("offload_optimizer", capabilities.offload_optimizer_grid)
-    splits = (EVEN, BALANCED, TIMED) if capabilities.uneven_layers else (EVEN,)
+    splits = (EVEN, BALANCED, TIMED) if capabilities.uneven_layers == "any" else (EVEN,)
     return Grid(
         tp=tuple(tp),
         cp=tuple(limits.keep("cp", cp)),

@@ -113,7 +113,7 @@ def _all_parts(model: CostModel, rules: RuleSet, grid: Grid, pairs: list[tuple[i
         yield from uniform_pair_cells(model, grid, first, second)
         if first < second and rules.capabilities.unequal_shares:
             yield from replica_cells(model, grid, first, second)
-        if rules.capabilities.uneven_layers:
+        if rules.capabilities.uneven_layers == "any":
             yield from stage_cells(model, grid, first, second, same_degrees=not rules.capabilities.per_stage_degrees)
 
 

@@ -133,7 +133,7 @@ def test_groups_are_named_once() -> None:
 
 
 def test_frameworks_are_described() -> None:
-    found = {entry["name"]: entry for entry in json.loads(json.dumps(describe_frameworks()))}
+    found = {entry["name"]: entry for entry in reversed(json.loads(json.dumps(describe_frameworks())))}
     assert found["megatron-core"]["exports"] is True
     assert found["megatron-core"]["capabilities"]["zero_levels"] == [0, 1]
     assert found["any"]["exports"] is False

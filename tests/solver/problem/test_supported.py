@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from solver.frameworks import framework_names, get_rule_set
+from solver.frameworks import framework_names, framework_versions
 from solver.problem.supported import FRAMEWORKS
 
 
@@ -12,4 +12,4 @@ from solver.problem.supported import FRAMEWORKS
 def test_frameworks_are_those_with_rule_sets(name: str) -> None:
     """Names and versions agree with the rule sets."""
     assert set(framework_names()) == set(FRAMEWORKS)
-    assert get_rule_set(name).versions == FRAMEWORKS[name]
+    assert framework_versions(name) == FRAMEWORKS[name]
