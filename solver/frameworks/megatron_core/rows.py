@@ -27,6 +27,15 @@ def _padded_row(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
     return {"sequence_multiple": unit, "max_sequence_length": [below, below + unit] if below else [unit]}
 
 
+def _whole_batches(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
+    """The nearest batches that the replicas share equally."""
+    unit = row["dp"] * row["mbs"]
+    if facts.rows is None:
+        return {}
+    below = facts.rows // unit * unit
+    return {"gbs": sorted({value for value in (below, below + unit if below < facts.rows else below) if value})}
+
+
 def _documents_need_no_padding(facts: Facts, columns: Columns) -> Bools:
     """Documents of a pack are padded one by one."""
     cut = (columns["cp"] > 1) | ((columns["sequence_parallel"] == 1) & (columns["tp"] > 1))
@@ -37,7 +46,7 @@ RULES: Final = (
     Rule(
         "MC09", "refused", ("micro_batches", "dp", "mbs"),
         "dp {dp} x mbs {mbs} x micro-batches {micro_batches} give {step_rows} sequences a step, {rows} are asked for",
-        holds.batch_agrees, fires=("arguments", "build"),
+        holds.batch_agrees, _whole_batches, fires=("arguments", "build"),
     ),
     Rule("MC10", "refused", ("cp",), "sequences of {row_tokens} tokens do not divide by 2 x cp {cp}", holds.rows_cut_in_zigzag,
          _padded_row, fires=("arguments",)),
