@@ -119,9 +119,25 @@ def stream_bytes(costs: LayerCosts, kind: LayerKind) -> np.ndarray:
     return np.asarray(moved)
 
 
+def stream_kernels(costs: LayerCosts, kind: LayerKind) -> float:
+    """Kernels of a layer's forward pass besides its weight products: each has a fixed time of its own.
+
+    Norms and residual additions; rotary embedding and layout changes; one flash kernel, or two products, softmax and dropout;
+    the activation; router, sort, two permutations and the weighted sum of experts; four of a linear recurrence.
+    """
+    count = float(kind.norms) + (kind.attention is not None) + (kind.mlp is not None)
+    if kind.attention is not None:
+        scores = 1.0 if costs.kernels.attention == "flash" else 3.0 + float(costs.dropout)
+        count += 4.0 if kind.attention.kind == "linear" else 1.0 + scores + (0.0 if costs.model.learned_positions else 1.0)
+    if kind.mlp is not None:
+        count += 1.0 if kind.mlp.kind == "dense" else 6.0
+    return count
+
+
 def _pass(costs: LayerCosts, kind: LayerKind, slope: np.ndarray, fixed: np.ndarray, *, forward: bool) -> Pass:
     ratio = 1.0 if forward else costs.shared.backward_stream_ratio
     device = fixed + costs.stream_factor_s(stream_bytes(costs, kind) * ratio)
+    device = device + stream_kernels(costs, kind) * ratio * costs.device.kernel_overhead_s
     for product in products(costs, kind):
         device = device + (forward_s(costs, product) if forward else backward_s(costs, product))
     tensor = _tensor_s(costs, kind)

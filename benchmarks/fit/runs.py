@@ -1,0 +1,38 @@
+"""All measured runs with their blanks filled, as the fit uses them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.fit.data import NEVER, Run, files, rows_of, run_of
+from solver.validate import Constants, Row
+from solver.validate.predict import Predicted, predict
+
+STATED = {"narayanan_sc21": {"vpp": 1}}
+"""cells that a file leaves open and its runs are compared at (interleaving came with that paper's later tables)"""
+DEVICES = ("A100", "V100", "H100", "H200")
+"""kinds of device with enough runs; the rates of the others come from microbenchmarks alone"""
+
+
+def all_runs(constants: Constants | None = None) -> list[Run]:
+    """Runs of every file that is fitted; rows with open cells as the predicted-fastest legal values that fit."""
+    found: list[Run] = []
+    for file in files():
+        if file in NEVER:
+            continue
+        rows = [row for row in rows_of(file) if row.gpu is not None and any(word in row.gpu for word in DEVICES)]
+        stated = [replace(row, **STATED.get(file, {})) for row in rows]
+        filled: dict[str, Row] = {}
+        if any(_open(row) for row in stated):
+            for row, prediction in zip(stated, predict(stated, constants or Constants()), strict=True):
+                if isinstance(prediction, Predicted):
+                    filled[str(row.row_id)] = prediction.row
+        for row in stated:
+            run = run_of(file, row, filled.get(str(row.row_id)))
+            if run is not None:
+                found.append(run)
+    return found
+
+
+def _open(row: Row) -> bool:
+    return any(getattr(row, name) is None for name in ("mbs", "vpp", "recompute", "zero_stage", "gbs"))
