@@ -75,3 +75,9 @@ def listed() -> frozenset[str]:
     """The ids of `fit_rows.txt`."""
     lines = FIT_ROWS.read_text(encoding="utf-8").splitlines()
     return frozenset(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def write_listed(runs: list[Run]) -> None:
+    """Write `fit_rows.txt` anew."""
+    head = "# Rows of the shared measurements that constants are fitted on (drawn by benchmarks/fit/data.py, PCG64 seed 0).\n"
+    FIT_ROWS.write_text(head + "\n".join(sample(runs)) + "\n", encoding="utf-8")

@@ -16,10 +16,10 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks.fit.data import SHARED
-from solver.cost.gemm_kernels import product_seconds
-from solver.cost.compute import SPLITS, TILES
-from solver.cost.shared import shared_constants
 from solver.catalog import CatalogDevice, devices
+from solver.cost.compute import SPLITS, TILES
+from solver.cost.gemm_kernels import product_seconds
+from solver.cost.shared import shared_constants
 
 FOLDER = SHARED / "data" / "microbenchmarks"
 DEVICES = {
@@ -39,6 +39,7 @@ WIDE = ("bfloat16", "float16")
 LEAST_ROWS = 512.0
 """products with fewer rows than training has are left out"""
 OUTLIER = 0.3
+LEAST_SHAPES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,13 @@ def collective(name: str, operation: str, nodes: str) -> tuple[float, float, int
     """(bus bandwidth in GB/s of large messages, microseconds of small ones, rows) on eight ranks of one node."""
     large, small, count = [], [], 0
     for row in table("collectives"):
-        if row["device"] != name or row["op"] != operation or row["nodes"] != nodes or row["ranks"] not in ("4", "8") or not row["bytes"]:
+        if (
+            row["device"] != name
+            or row["op"] != operation
+            or row["nodes"] != nodes
+            or row["ranks"] not in ("4", "8")
+            or not row["bytes"]
+        ):
             continue
         count += 1
         size = float(row["bytes"])
@@ -173,33 +180,45 @@ def main() -> None:
     """Print the rates of every device."""
     known = devices()
     for name, catalogued in DEVICES.items():
-        if catalogued not in known:
-            print(f"{name}: not in the catalogue as {catalogued}")
-            continue
         device = known[catalogued]
-        peaks = device.content["peak_flops_per_s"]
-        peak = peaks.get("bf16", peaks.get("fp16"))
-        wide = products(name, WIDE, ("dense",))
-        print(f"{catalogued}")
-        if len(wide.m) > 8:
-            efficiency, depth, overhead, error = fit_products(device, wide, peak, 2.0)
-            print(f"  products: efficiency {efficiency:.3f} half depth {depth:.0f} fixed {overhead * 1e6:.1f} us, rows {len(wide.m)}, median error {error:.1%}")
-            ratio, count, spread = grouped_ratio(device, name, efficiency, depth, peak)
-            print(f"  experts: ratio {ratio:.2f} of {count} rows, spread {spread:.2f}")
-        for dtype in ("fp8", "fp8_block"):
-            narrow = products(name, (dtype,), ("dense",))
-            if "fp8" in peaks and len(narrow.m) > 8:
-                efficiency, depth, overhead, error = fit_products(device, narrow, peaks["fp8"], 1.0)
-                print(f"  {dtype}: efficiency {efficiency:.3f} half depth {depth:.0f} fixed {overhead * 1e6:.1f} us, rows {len(narrow.m)}, median error {error:.1%}")
-        for passes in ("fwd", "bwd", "fwd+bwd"):
-            long, every, count = attention(name, passes, lambda row: row["head_dim"] == "128" and row["causal"] in ("1", "True", "true"))
-            narrow_long, narrow_every, narrow_count = attention(name, passes, lambda row: row["head_dim"] == "64")
-            if count or narrow_count:
-                print(f"  attention {passes}: causal 128 long {long:.0f} all {every:.0f} TFLOP/s ({count}), 64 long {narrow_long:.0f} all {narrow_every:.0f} ({narrow_count}), peak {peak / 1e12:.0f}")
+        print(catalogued)
+        _print_products(device, name)
+        _print_attention(name)
         for operation in ("all_reduce", "all_gather", "reduce_scatter", "alltoall"):
             bandwidth, latency, count = collective(name, operation, "1")
             if count:
                 print(f"  {operation}: {bandwidth:.0f} GB/s, {latency:.0f} us, {count} rows")
+
+
+def _print_products(device: CatalogDevice, name: str) -> None:
+    peaks = device.content["peak_flops_per_s"]
+    wide_peak = peaks.get("bf16", peaks.get("fp16"))
+    for dtypes, peak, element in (
+        (WIDE, wide_peak, 2.0),
+        (("fp8",), peaks.get("fp8"), 1.0),
+        (("fp8_block",), peaks.get("fp8"), 1.0),
+    ):
+        shapes = products(name, dtypes, ("dense",))
+        if peak is None or len(shapes.m) < LEAST_SHAPES:
+            continue
+        efficiency, depth, overhead, error = fit_products(device, shapes, peak, element)
+        print(
+            f"  products {dtypes[0]}: efficiency {efficiency:.3f} half depth {depth:.0f} fixed {overhead * 1e6:.1f} us, "
+            f"{len(shapes.m)} rows, median error {error:.1%}"
+        )
+        if element > 1.0:
+            ratio, count, spread = grouped_ratio(device, name, efficiency, depth, peak)
+            print(f"  experts: ratio {ratio:.2f} of {count} rows, spread {spread:.2f}")
+
+
+def _print_attention(name: str) -> None:
+    for passes in ("fwd", "bwd", "fwd+bwd"):
+        for width in ("128", "64"):
+            long, every, count = attention(name, passes, lambda row, width=width: row["head_dim"] == width)
+            if count:
+                print(
+                    f"  attention {passes} head size {width}: {long:.0f} TFLOP/s from 8k, {every:.0f} without ramp, {count} rows"
+                )
 
 
 if __name__ == "__main__":

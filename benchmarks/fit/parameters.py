@@ -74,7 +74,9 @@ def _shared() -> Iterator[Parameter]:
     yield Parameter("profile", ("nemo",), "tensor_overlap_fraction", 0.55, 0.3, high=1.0)
 
 
-def _device(targets: tuple[str, ...], gemm: float, depth: float, memory: float, flash: float, up: float, out: float) -> Iterator[Parameter]:
+def _device(
+    targets: tuple[str, ...], gemm: float, depth: float, memory: float, flash: float, up: float, out: float
+) -> Iterator[Parameter]:
     yield Parameter("device", targets, "gemm_efficiency", gemm, 0.05, high=0.95)
     yield Parameter("device", targets, "gemm_half_depth", depth, 0.4)
     yield Parameter("device", targets, "memory_efficiency", memory, 0.08, high=0.95)

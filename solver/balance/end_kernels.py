@@ -33,6 +33,7 @@ from solver.cost.columns import (
     REPLICA_SLOPE,
     REPLICATED_RANKS,
     SHARD_LATENCY,
+    SHARD_OVERLAP,
     SHARD_RANKS,
     SHARD_SLOPE,
     STREAM_BYTES_PER_S,
@@ -279,7 +280,8 @@ def sync_seconds(
         moved = expert / expert_shard * scalars[GRADIENT_STATE]
         reduced += 2.0 * (meshes[mesh, EXPERT_REPLICA_LATENCY] + meshes[mesh, EXPERT_REPLICA_SLOPE] * moved)
     gathered = gather if zero == 1 or zero == 2 else 0.0
-    exposed = max(0.0, reduced - scalars[GRADIENT_OVERLAP] * backward_s)
+    overlap = scalars[GRADIENT_OVERLAP] if zero < 3 else max(scalars[GRADIENT_OVERLAP], scalars[SHARD_OVERLAP])
+    exposed = max(0.0, reduced - overlap * backward_s)
     exposed += max(0.0, gathered - scalars[GATHER_OVERLAP] * forward_s)
     hidden = reduced + gathered - exposed
     exposed += meshes[mesh, SYNC_FIXED]

@@ -76,14 +76,15 @@ class CatalogProfile:
 @dataclass(frozen=True)
 class CatalogCluster:
     """A published machine: `match` are texts that name its interconnect, `fabric` the tiers outside the node, `software` the
-    profile that a framework runs on there (by framework name), `scaleup_span_devices` the innermost domain where it is wider than
-    a node."""
+    profile that a framework runs on there (by framework name), `heads` those of its runs by hidden size,
+    `scaleup_span_devices` the innermost domain where it is wider than a node."""
 
     name: str
     match: tuple[str, ...]
     fabric: tuple[dict[str, Any], ...]
     scaleup_span_devices: int | None
     software: dict[str, str]
+    heads: dict[str, int]
     sources: dict[str, str]
 
 
@@ -185,6 +186,7 @@ def clusters() -> dict[str, CatalogCluster]:
             fabric=tuple(data["fabric"]),
             scaleup_span_devices=data.get("scaleup_span_devices"),
             software=data.get("software", {}),
+            heads=data.get("heads", {}),
             sources=data["sources"],
         )
         for data in _read_folder("clusters")

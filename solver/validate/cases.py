@@ -9,13 +9,15 @@ from typing import Any
 from solver.errors import InvalidProblem
 from solver.layout import Layout
 from solver.problem import Problem, normalise, parse_problem
-from solver.validate.frameworks import FrameworkUse, framework_use, kernels, optimizer, precision, profile_name
+from solver.validate.frameworks import FrameworkUse, assumptions, framework_use, kernels, optimizer, precision, profile_name
 from solver.validate.layouts import legal_layout
 from solver.validate.machines import Machine, machine_of
 from solver.validate.models import model_document, with_assumed_sizes
 from solver.validate.refusal import Refused
 from solver.validate.rows import Row, without_measurements
 
+BALANCED = 1.0
+"""published benchmarks of experts balance the routing"""
 NOT_PREDICTED_TASKS = ("sft", "lora")
 
 
@@ -54,7 +56,7 @@ def case_of(row: Row, parsed: dict[str, Problem] | None = None, profile: str | N
     machine = machine_of(row)
     use = framework_use(row)
     notes = list(machine.notes)
-    row = with_assumed_sizes(row, notes)
+    row = with_assumed_sizes(row, notes, machine.cluster.heads if machine.cluster else {})
     chosen = profile or profile_name(row, use, machine, notes)
     document = _problem_document(row, use, machine, chosen)
     try:
@@ -96,8 +98,9 @@ def _problem_document(row: Row, use: FrameworkUse | None, machine: Machine, prof
             "global_batch": {"sequences": row.gbs},
             "precision": precision(row),
             "optimizer": optimizer(row, use),
-            "software": {"name": profile},
+            "software": {"name": profile, "assumptions": assumptions(row)},
             "kernels": kernels(row, use),
+            "expert_imbalance": BALANCED,
         },
         "cluster": {"groups": list(machine.groups)},
         "framework": "any",

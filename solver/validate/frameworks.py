@@ -14,6 +14,12 @@ from solver.validate.machines import Machine
 from solver.validate.rows import Row
 
 FALLBACK_PROFILE = "megatron-core"
+EXPERT_PROFILE = "megatron-bridge"
+"""published runs of experts on Megatron-Core use the dispatcher of its performance recipes (DeepEP, HybridEP)"""
+LATER_DEVICES = ("H100", "H200", "H800", "GB200", "GB300", "B200", "B300")
+"""devices that Megatron-LM supports since it became Megatron-Core with Transformer Engine"""
+ROWWISE_PRODUCT_RATIO = 0.45
+"""rate of 8-bit products with a scale a row over those with one a tensor (torchtitan, issue 1207)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def profile_name(row: Row, use: FrameworkUse | None, machine: Machine, notes: li
         names = [profile for word, profile in use.releases if word in (row.source_ref or "")]
         if machine.cluster is not None and use.word in machine.cluster.software:
             names.append(machine.cluster.software[use.word])
-        names.append(use.profile)
+        names.append(_of_its_time(use.profile, row))
     for candidate in names:
         try:
             return find_profile(candidate).name
@@ -79,6 +85,13 @@ def profile_name(row: Row, use: FrameworkUse | None, machine: Machine, notes: li
             continue
     notes.append(f"no software profile for {row.framework}: {FALLBACK_PROFILE} is taken")
     return FALLBACK_PROFILE
+
+
+def _of_its_time(profile: str, row: Row) -> str:
+    """Megatron-LM on later devices is Megatron-Core; experts on Megatron-Core use the dispatcher of its recipes."""
+    if profile == "megatron-lm-2021" and any(word in (row.gpu or "") for word in LATER_DEVICES):
+        profile = FALLBACK_PROFILE
+    return EXPERT_PROFILE if profile == FALLBACK_PROFILE and row.n_experts else profile
 
 
 def kernels(row: Row, use: FrameworkUse | None) -> dict[str, Any]:
@@ -99,6 +112,11 @@ def precision(row: Row) -> str:
     if text.startswith("fp32"):
         return "fp32"
     return "fp16" if text.startswith("fp16") else "bf16"
+
+
+def assumptions(row: Row) -> dict[str, float]:
+    """What the precision column says about kernels: scales a row are slower than one a tensor."""
+    return {"fp8_product_ratio": ROWWISE_PRODUCT_RATIO} if "rowwise" in (row.precision or "").lower() else {}
 
 
 def optimizer(row: Row, use: FrameworkUse | None) -> dict[str, Any]:

@@ -16,15 +16,16 @@ WITHOUT_BIAS = ("mpt", "nemotron")
 """families of ungated models whose public configurations have no biases"""
 
 
-def with_assumed_sizes(row: Row, notes: list[str]) -> Row:
-    """Heads (of a width near 128 that tp divides) and ffn (4 x hidden) of a plain model whose source leaves them out."""
+def with_assumed_sizes(row: Row, notes: list[str], published: dict[str, int]) -> Row:
+    """Heads (those that the machine's runs of that hidden size have, else of a width near 128 that tp divides) and ffn (4 x
+    hidden) of a plain model whose source leaves them out."""
     updates: dict[str, Any] = {}
     hidden = row.hidden
     if row.heads is None and hidden:
         tp = row.tp or 1
         fits = [(abs(hidden / count - HEAD_WIDTH), count) for count in range(tp, hidden + 1, tp) if hidden % count == 0]
-        if fits:
-            updates["heads"] = min(fits)[1]
+        if str(hidden) in published or fits:
+            updates["heads"] = published.get(str(hidden)) or min(fits)[1]
             notes.append(f"heads not stated: {updates['heads']} assumed")
     if row.ffn is None and hidden and not row.gated_mlp:
         updates["ffn"] = 4 * hidden

@@ -12,8 +12,9 @@ import numpy as np
 from solver.cost import columns as col
 from solver.cost.architecture import LayerKind
 from solver.cost.compute import soft_maximum
-from solver.cost.operators import dense, experts, linear, norms, softmax
-from solver.cost.operators.context import LayerCosts, Product
+from solver.cost.operators import experts, linear, softmax
+from solver.cost.operators.context import LayerCosts
+from solver.cost.operators.parts import products, stream_s
 from solver.cost.operators.products import backward_s, forward_s
 from solver.cost.operators.recompute import selective_modules, selective_s
 from solver.cost.scenarios import reach
@@ -92,52 +93,9 @@ def attention_terms(costs: LayerCosts, kind: LayerKind) -> tuple[tuple[np.ndarra
     return (forward * share.per_work, backward * share.per_work), (forward * fixed, backward * fixed)
 
 
-def products(costs: LayerCosts, kind: LayerKind) -> list[Product]:
-    """Every weight product of a layer's forward pass."""
-    found: list[Product] = []
-    if kind.attention is not None:
-        attention = kind.attention
-        found += linear.products(costs, attention) if attention.kind == "linear" else softmax.products(costs, attention)
-    if kind.mlp is not None:
-        found += experts.products(costs, kind.mlp) if kind.mlp.kind == "moe" else dense.products(costs, kind.mlp)
-    if kind.prediction_head:
-        found.append(costs.product(costs.tokens, costs.hidden / costs.points.tp, 2.0 * costs.hidden))
-    return found
-
-
-def stream_bytes(costs: LayerCosts, kind: LayerKind) -> np.ndarray:
-    """Bytes of the forward pass's norms, residuals, activations, rotary embedding and layout changes."""
-    moved = norms.stream_bytes(costs, kind)
-    attention, mlp = kind.attention, kind.mlp
-    if attention is not None:
-        module = linear.stream_bytes(costs, attention) if attention.kind == "linear" else softmax.stream_bytes(costs, attention)
-        moved = moved + module
-    if mlp is not None and mlp.kind == "dense":
-        moved = moved + dense.activation_bytes(costs, mlp.hidden_size, gated=mlp.gated)
-    elif mlp is not None:
-        moved = moved + experts.stream_bytes(costs, mlp)
-    return np.asarray(moved)
-
-
-def stream_kernels(costs: LayerCosts, kind: LayerKind) -> float:
-    """Kernels of a layer's forward pass besides its weight products: each has a fixed time of its own.
-
-    Norms and residual additions; rotary embedding and layout changes; one flash kernel, or two products, softmax and dropout;
-    the activation; router, sort, two permutations and the weighted sum of experts; four of a linear recurrence.
-    """
-    count = float(kind.norms) + (kind.attention is not None) + (kind.mlp is not None)
-    if kind.attention is not None:
-        scores = 1.0 if costs.kernels.attention == "flash" else 3.0 + float(costs.dropout)
-        count += 4.0 if kind.attention.kind == "linear" else 1.0 + scores + (0.0 if costs.model.learned_positions else 1.0)
-    if kind.mlp is not None:
-        count += 1.0 if kind.mlp.kind == "dense" else 6.0
-    return count
-
-
 def _pass(costs: LayerCosts, kind: LayerKind, slope: np.ndarray, fixed: np.ndarray, *, forward: bool) -> Pass:
     ratio = 1.0 if forward else costs.shared.backward_stream_ratio
-    device = fixed + costs.stream_factor_s(stream_bytes(costs, kind) * ratio)
-    device = device + stream_kernels(costs, kind) * ratio * costs.device.kernel_overhead_s
+    device = fixed + stream_s(costs, kind, ratio)
     for product in products(costs, kind):
         device = device + (forward_s(costs, product) if forward else backward_s(costs, product))
     tensor = _tensor_s(costs, kind)
@@ -200,7 +158,7 @@ def _fill_recompute(
 
 def _rebuilt_operators_s(costs: LayerCosts, kind: LayerKind) -> np.ndarray:
     """Seconds of all but attention and every second product."""
-    seconds = costs.stream_factor_s(stream_bytes(costs, kind))
+    seconds = stream_s(costs, kind, 1.0)
     for product in products(costs, kind):
         seconds = seconds + REBUILT_PRODUCTS * forward_s(costs, product)
     return np.asarray(seconds)
