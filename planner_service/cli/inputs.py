@@ -1,7 +1,8 @@
 """Problem and layout files: JSON or YAML, with references to other files expanded before anything else.
 
 References, relative to the file they stand in: an object `{file: PATH}` anywhere, `hf_config: PATH`, `counts: PATH` (rows of
-length and count), and `profile: PATH.json` of the cluster (what `planner calibrate --output` writes). A referenced file is JSON, an object in YAML, or rows of numbers in CSV.
+length and count), and `profile: PATH.json` of the cluster (what `planner calibrate --output` writes). A referenced file is JSON,
+an object in YAML, or rows of numbers in CSV.
 """
 
 from __future__ import annotations
