@@ -1,0 +1,98 @@
+"""Constants refitted without one file, kept so that a long run can be resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.fit.data import MEASUREMENTS, Run, listed
+from benchmarks.fit.fitting import Fitted, constants_of, fit
+from benchmarks.fit.parameters import parameters
+from benchmarks.fit.runs import all_runs
+from solver.catalog import devices, profiles
+from solver.validate import Constants
+
+KEPT = Path(__file__).resolve().parent / "results" / "accuracy.refits.json"
+EVALUATIONS = 12
+
+
+@dataclass
+class Refits:
+    """`without(file)` is what the fitter gives when it has never seen the file."""
+
+    fresh: bool = False
+    runs: list[Run] = field(default_factory=list)
+
+    def without(self, name: str) -> Constants:
+        """Constants of the fit without a file."""
+        key = f"{name} {_digest()}"
+        kept = {} if self.fresh else _read()
+        if key not in kept:
+            kept = {**_read(), key: _document(self._fit(name))}
+            KEPT.parent.mkdir(exist_ok=True)
+            KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return _constants(kept[key])
+
+    def _fit(self, name: str) -> Constants:
+        if not self.runs:
+            wanted = listed()
+            self.runs = [run for run in all_runs() if run.row_id in wanted]
+        left = [run for run in self.runs if run.file != name]
+        fitted = fit(left, parameters(), None, EVALUATIONS)
+        return constants_of(fitted.parameters, _without_hindsight(fitted, left))
+
+
+def _without_hindsight(fitted: Fitted, runs: list[Run]) -> np.ndarray:
+    """Values in which a profile's constant that no run touches is the geometric mean of that constant of the other profiles.
+
+    Its prior was written down by somebody who had seen the file.
+    """
+    values = fitted.values.copy()
+    touched = {run.case.profile for run in runs}
+    for index, parameter in enumerate(fitted.parameters):
+        if parameter.kind != "profile" or touched & set(parameter.targets):
+            continue
+        others = [
+            value
+            for other, value in zip(fitted.parameters, fitted.values, strict=True)
+            if other.kind == "profile" and other.key == parameter.key and touched & set(other.targets)
+        ]
+        if others:
+            values[index] = float(np.exp(np.mean(np.log(others))))
+    return values
+
+
+def _digest() -> str:
+    """Of what a refit hangs on: rows, priors, and everything in the catalogue."""
+    parts = [repr(sorted(listed())), repr([asdict(parameter) for parameter in parameters()])]
+    parts += [repr(sorted(entry.assumptions.items())) for entry in profiles().values()]
+    parts += [repr(sorted(entry.content.items(), key=lambda item: item[0])) for entry in devices().values()]
+    parts += [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(MEASUREMENTS.glob("*.csv"))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _read() -> dict[str, Any]:
+    return dict(json.loads(KEPT.read_text(encoding="utf-8"))) if KEPT.exists() else {}
+
+
+def _document(constants: Constants) -> dict[str, Any]:
+    tiers = {f"{machine}/{tier}": value for (machine, tier), value in constants.tiers.items()}
+    return {
+        "shared": dict(constants.shared),
+        "profiles": {name: dict(values) for name, values in constants.profiles.items()},
+        "devices": {name: dict(values) for name, values in constants.devices.items()},
+        "tiers": tiers,
+    }
+
+
+def _constants(document: dict[str, Any]) -> Constants:
+    tiers = {}
+    for key, value in document["tiers"].items():
+        machine, tier = key.split("/")
+        tiers[machine, tier] = value
+    return Constants(document["shared"], document["profiles"], document["devices"], tiers)
