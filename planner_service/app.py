@@ -45,11 +45,12 @@ def create_app(settings: Settings | None = None, solver_name: str = DEFAULT_SOLV
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.services = await to_thread.run_sync(start_services, known, solver_name)
-        app.state.desk = open_desk(app.state.services, metrics)
+        app.state.desk = open_desk(app.state.services, metrics, solver_name)
         try:
             yield
         finally:
-            app.state.desk.close()
+            app.state.desk.delay.stop()
+            await to_thread.run_sync(app.state.desk.close)
             await to_thread.run_sync(stop_services, app.state.services)
 
     app = FastAPI(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -49,9 +50,9 @@ uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(s
 
 
 @contextmanager
-def process(command: list[str]) -> Iterator[str]:
+def process(command: list[str], **environment: str) -> Iterator[str]:
     """The URL that a program says in its first line; ended at the end."""
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
         assert running.stdout is not None
         url = running.stdout.readline().rpartition(" ")[2].strip()
@@ -76,10 +77,10 @@ def wait_until_up(url: str) -> None:
 
 
 @contextmanager
-def planner(directory: Path) -> Iterator[str]:
+def planner(directory: Path, **environment: str) -> Iterator[str]:
     """A server on a fresh database."""
     arguments = ["serve", "--port", "0", "--database", str(directory / "planner.db")]
-    with process([sys.executable, "-m", "planner_service.cli", *arguments]) as url:
+    with process([sys.executable, "-m", "planner_service.cli", *arguments], **environment) as url:
         yield url
 
 

@@ -9,21 +9,25 @@ from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
 from planner_service.api.desk import desk_of
-from planner_service.body import parse_json, read_limited, require_object
+from planner_service.body import read_limited
 from planner_service.problems import FieldProblem, Problem
+from planner_service.reading import json_object_of
 
 CLOSE = {"Connection": "close"}
+SMALL_BODY_BYTES = 2**14
+"""Reading so much takes the interpreter for a few milliseconds at most."""
 
 
-async def raw_body(request: Request) -> bytes:
+async def raw_body(request: Request, most_bytes: int | None = None) -> bytes:
     """The bytes of a JSON body; raises `Problem` 400, 408, 413 or 415."""
     settings = desk_of(request).services.settings
+    most_bytes = settings.max_body_bytes if most_bytes is None else min(most_bytes, settings.max_body_bytes)
     _require_json(request)
     announced = request.headers.get("content-length", "")
     announced_bytes = int(announced) if announced.isascii() and announced.isdigit() and len(announced) < 20 else None
     try:
         async with asyncio.timeout(settings.body_timeout_s):
-            return await read_limited(request.stream(), settings.max_body_bytes, announced_bytes)
+            return await read_limited(request.stream(), most_bytes, announced_bytes)
     except TimeoutError:
         detail = f"The body took more than {settings.body_timeout_s:g} s to arrive."
         raise Problem(408, "body_timeout", detail, headers=CLOSE) from None
@@ -31,17 +35,11 @@ async def raw_body(request: Request) -> bytes:
         raise Problem(400, "malformed_json", "The connection ended before the body did.") from None
 
 
-async def json_body(request: Request, *, infinities: bool = False) -> dict[str, Any]:
-    """The body as a JSON object; raises `Problem` 400, 408, 413, 415 or 422. `infinities`: see `parse_json`."""
+async def json_body(request: Request) -> dict[str, Any]:
+    """A small body as a JSON object; raises `Problem` 400, 408, 413, 415 or 422."""
     desk = desk_of(request)
-    raw = await raw_body(request)
-    depth = desk.services.settings.max_body_depth
-    return await to_thread.run_sync(json_object_of, raw, depth, infinities, limiter=desk.thinking)
-
-
-def json_object_of(raw: bytes, max_depth: int, infinities: bool = False) -> dict[str, Any]:
-    """The JSON object in these bytes."""
-    return require_object(parse_json(raw, max_depth, infinities=infinities))
+    raw = await raw_body(request, SMALL_BODY_BYTES)
+    return await to_thread.run_sync(json_object_of, raw, desk.services.settings.max_body_depth, limiter=desk.thinking)
 
 
 def _require_json(request: Request) -> None:

@@ -10,9 +10,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from planner_service.api.bodies import json_body
+from planner_service.api.bodies import raw_body
 from planner_service.api.desk import desk_of
 from planner_service.api.examples import CALIBRATION
+from planner_service.api.reader import document_job
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response, not_found, tagged_response
 from planner_service.api.strict_route import StrictRoute
 from planner_service.services import Services
@@ -30,11 +31,11 @@ router = APIRouter(prefix="/v1", tags=["profiles"], route_class=StrictRoute)
 )
 async def create_calibration(request: Request) -> Response:
     """Refits a software profile to measured runs, link rates to nccl-tests outputs; replaces a profile of that name."""
-    services = desk_of(request).services
-    document = await json_body(request)
-    answer = await asyncio.wrap_future(services.evaluator.submit({"kind": "calibrate", "request": document}))
-    body = str(answer["profile"])
-    name = str(document["name"])
+    desk = desk_of(request)
+    services = desk.services
+    job = await document_job(desk, "calibrate", "request", await raw_body(request))
+    body = str((await asyncio.wrap_future(services.evaluator.submit(job)))["profile"])
+    name = str(orjson.loads(body)["name"])
     await to_thread.run_sync(services.profiles.put, name, body)
     return json_response(body, 201, {"Location": f"/v1/profiles/{quote(name, safe='')}"})
 

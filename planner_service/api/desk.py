@@ -11,6 +11,7 @@ from planner_service.api.answers import Answers, Generation
 from planner_service.api.loop_delay import LoopDelay
 from planner_service.api.metrics import Metrics
 from planner_service.api.watcher import Watcher
+from planner_service.jobs.evaluator import Evaluator
 from planner_service.services import Services
 from planner_service.store.glance import Glance
 
@@ -20,7 +21,7 @@ THINKING_THREADS = 2
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Made when the server starts. `thinking` lets few threads at once parse and check documents, so that the event loop
-    is not one of many that want the interpreter."""
+    is not one of many that want the interpreter; `reader` is the child process for large ones."""
 
     services: Services
     metrics: Metrics
@@ -30,15 +31,16 @@ class Desk:
     thinking: CapacityLimiter
     glance: Glance
     delay: LoopDelay
+    reader: Evaluator
 
     def close(self) -> None:
-        """Ends threads and connections."""
-        self.delay.stop()
+        """Ends threads, processes and connections; `delay` is a task of the loop and stopped there."""
+        self.reader.stop()
         self.generation.stop()
         self.glance.close()
 
 
-def open_desk(services: Services, metrics: Metrics) -> Desk:
+def open_desk(services: Services, metrics: Metrics, solver_name: str) -> Desk:
     """Inside the running event loop."""
     glance = Glance(services.engine)
     generation = Generation(services.searches.generation, glance.generation)
@@ -46,7 +48,8 @@ def open_desk(services: Services, metrics: Metrics) -> Desk:
     watcher, thinking = Watcher(services.events.latest), CapacityLimiter(THINKING_THREADS)
     delay = LoopDelay(metrics.loop_was_late)
     delay.start()
-    return Desk(services, metrics, generation, answers, watcher, thinking, glance, delay)
+    reader = Evaluator(services.settings, solver_name)
+    return Desk(services, metrics, generation, answers, watcher, thinking, glance, delay, reader)
 
 
 def desk_of(request: Request) -> Desk:

@@ -8,13 +8,12 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from planner_service.api.bodies import json_body
+from planner_service.api.bodies import raw_body
 from planner_service.api.desk import desk_of
 from planner_service.api.examples import EVALUATION
-from planner_service.api.profile_names import resolved
+from planner_service.api.reader import evaluation_job
 from planner_service.api.responses import BODY_ERRORS, documented, documented_body, json_response
 from planner_service.api.strict_route import StrictRoute
-from planner_service.body import require_members, require_object
 from planner_service.jobs.child_messages import evaluation_answer
 
 router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"], route_class=StrictRoute)
@@ -29,13 +28,10 @@ router = APIRouter(prefix="/v1/evaluations", tags=["evaluations"], route_class=S
 )
 async def create_evaluation(request: Request) -> Response:
     """Judges one layout, in full or in classical words; its plan is stored."""
-    services = desk_of(request).services
-    document = await json_body(request)
-    require_members(document, ("problem", "layout"))
-    problem, layout = require_object(document["problem"], "/problem"), require_object(document["layout"], "/layout")
-    problem = await to_thread.run_sync(resolved, services, problem, "/problem")
-    message = {"kind": "evaluate", "problem": problem, "layout": layout}
-    answer = evaluation_answer(await asyncio.wrap_future(services.evaluator.submit(message)))
+    desk = desk_of(request)
+    services = desk.services
+    job = await evaluation_job(desk, await raw_body(request))
+    answer = evaluation_answer(await asyncio.wrap_future(services.evaluator.submit(job)))
     if answer.plan is not None:
         await to_thread.run_sync(services.plans.put, [answer.plan])
     return json_response(answer.evaluation)

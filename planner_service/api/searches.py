@@ -12,13 +12,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from planner_service.api.answers import Answer, Key
-from planner_service.api.bodies import json_body, json_object_of, raw_body
+from planner_service.api.bodies import SMALL_BODY_BYTES, json_body, raw_body
 from planner_service.api.desk import Desk, desk_of
 from planner_service.api.examples import EDIT, PROBLEM
 from planner_service.api.finding import find_search, missing_search, search_answer
 from planner_service.api.labels import edit_of, label_of
 from planner_service.api.preferences import wait_for_end, wait_s
-from planner_service.api.profile_names import resolved
+from planner_service.api.reader import read_problem
 from planner_service.api.responses import (
     BODY_ERRORS,
     HEADERS,
@@ -33,6 +33,7 @@ from planner_service.api.strict_route import StrictRoute
 from planner_service.documents import is_proven
 from planner_service.problems import FieldProblem, Problem
 from planner_service.services import Services
+from planner_service.solver_port import Checked
 from planner_service.states import TERMINAL, State
 from planner_service.store.identifiers import is_search_id
 from planner_service.store.records import NewSearch, SearchRecord
@@ -55,16 +56,18 @@ FULL_RETRY_S = "10"
 async def create_search(request: Request, label: Annotated[str | None, Query()] = None) -> Response:
     """Starts a search, or finds the one that answers an equal problem; `label` names a new one."""
     desk = desk_of(request)
-    raw, key = await raw_body(request), _idempotency_key(request)
+    raw, names = await raw_body(request), {"label": label_of(label), "idempotency_key": _idempotency_key(request)}
     waits_s = wait_s(request, desk.services.settings.max_wait_s)
-    asked = Key("post", hashlib.sha256(raw).digest()) if label is None and key is None else None
+    generation = await desk.generation.now()
+    asked = Key("post", hashlib.sha256(raw).digest()) if not any(names.values()) and len(raw) <= SMALL_BODY_BYTES else None
     kept = await desk.answers.find(asked) if asked else None
-    if asked:
-        desk.metrics.looked_up(kept is not None)
+    desk.metrics.looked_up(kept is not None)
     if kept is not None:
         return _created(kept, State.DONE, waits_s)
-    new = await to_thread.run_sync(_checked, desk.services, raw, label_of(label), key, limiter=desk.thinking)
-    search = await to_thread.run_sync(_submitted, desk, new, asked)
+    document, checked = await read_problem(desk, raw)
+    search = await to_thread.run_sync(_submitted, desk.services, _new(document, checked, **names))
+    if asked is not None and search.state is State.DONE:
+        await to_thread.run_sync(_keep_proven, desk, asked, search, generation)
     desk.services.runner.wake()
     if waits_s is not None and search.state not in TERMINAL:
         await wait_for_end(desk, search.id, waits_s)
@@ -145,43 +148,43 @@ async def cancel_search(request: Request, search_id: str) -> Response:
     return json_response(answer.body, 200 if found.state in TERMINAL else 202, {"Location": answer.location})
 
 
-def _checked(services: Services, raw: bytes, label: str | None, key: str | None) -> NewSearch:
-    """Parses and checks a problem."""
-    sent = json_object_of(raw, services.settings.max_body_depth)
-    problem = resolved(services, sent)
-    checked = services.solver.check(problem)
+def _new(document: str, checked: Checked, **names: str | None) -> NewSearch:
+    """What is to be stored."""
     return NewSearch(
-        raw.decode() if problem is sent else orjson.dumps(problem).decode(),
+        document,
         checked.problem_digest,
         checked.request_digest,
         model=checked.model,
         framework=checked.framework,
         near_digest=checked.near_digest,
         versions=checked.versions,
-        label=label,
-        idempotency_key=key,
+        **names,  # type: ignore[arg-type]
     )
 
 
-def _submitted(desk: Desk, new: NewSearch, asked: Key | None) -> SearchRecord:
-    """Stores a new search, or finds its answer; a proven one is kept for the very same bytes."""
-    store = desk.services.searches
-    generation = store.generation()
-    found = None
-    if new.idempotency_key is None:
-        found = store.find_answer(new.problem_digest, new.request_digest, new.versions)
+def _submitted(services: Services, new: NewSearch) -> SearchRecord:
+    """Finds the answer of a request, or stores a new search if its space is not too large."""
+    store = services.searches
+    found = store.find_answer(new.problem_digest, new.request_digest, new.versions)
+    if found is not None and new.idempotency_key is None:
+        return found
+    if found is None:
+        services.admission.check(orjson.Fragment(new.document))
     try:
-        search = found or store.submit(new).search
+        return store.submit(new).search
     except QueueFull:
-        detail = f"{desk.services.settings.max_queued_searches} searches are waiting already; try again later."
+        detail = f"{services.settings.max_queued_searches} searches are waiting already; try again later."
         raise Problem(429, "queue_full", detail, headers={"Retry-After": FULL_RETRY_S}) from None
     except KeyReused:
         detail = "This Idempotency-Key came with another request before."
         finding = FieldProblem("/header/idempotency-key", "idempotency_key_reused", detail)
         raise Problem(422, "idempotency_key_reused", detail, [finding]) from None
-    if asked is not None and search.state is State.DONE and is_proven(search):
+
+
+def _keep_proven(desk: Desk, asked: Key, search: SearchRecord, generation: int) -> None:
+    """A proven result answers the very same bytes again; `generation` is from before they were read."""
+    if is_proven(search):
         desk.answers.keep(asked, search_answer(search), generation)
-    return search
 
 
 def _read(desk: Desk, key: Key) -> tuple[SearchRecord, Answer]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from planner_service.jobs.evaluator import Evaluator
 from planner_service.problems import Problem
 from planner_service.settings import Settings
@@ -18,7 +20,7 @@ class Admission:
         self._most = settings.search_max_skeletons
         self._counter = Evaluator(settings, solver_name, timeout_s=TIMEOUT_S)
 
-    def check(self, problem: dict[str, Any]) -> None:
+    def check(self, problem: dict[str, Any] | orjson.Fragment) -> None:
         """Returns when the problem may be queued; raises the solver's refusal, or 429 when too many wait to be counted."""
         try:
             self._counter.submit({"kind": "admit", "problem": problem, "most_skeletons": self._most}).result()

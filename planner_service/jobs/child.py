@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from planner_service.jobs.child_messages import decode, encode, evaluation_document, search_document, start_of
 from planner_service.problems import Problem
-from planner_service.solver_port import Incumbent, SolverPort, load_solver
+from planner_service.reading import GivenProfiles, checked_problem, evaluation_parts, read_job
+from planner_service.solver_port import Document, Incumbent, SolverPort, load_solver
 from planner_service.store.records import StoredPlan
 
 PROGRESS_INTERVAL_S = 0.2
@@ -135,9 +137,24 @@ def run_search(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Ou
     return search_document(answer)
 
 
+def check_problem(solver: SolverPort, job: dict[str, Any]) -> dict[str, Any]:
+    """What the solver says of a problem; the document too when a profile was put in."""
+    sent = job["problem"]
+    problem, checked = checked_problem(solver, sent, GivenProfiles(job["profiles"]))
+    return {"document": None if problem is sent else encode(problem).decode().rstrip(), "checked": asdict(checked)}
+
+
 def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
     """The answer of any job."""
+    job = read_job(job)
+
+    def parts() -> tuple[Document, Document]:
+        return evaluation_parts(solver, job["document"], GivenProfiles(job["profiles"]))
+
     calls: dict[str, Callable[[], dict[str, Any]]] = {
+        "check": lambda: check_problem(solver, job),
+        "evaluate_unread": lambda: evaluation_document(solver.evaluate(*parts())),
+        "import_hf_config": lambda: {"import": solver.import_hf_config(job["config"])},
         "admit": lambda: {"skeletons": solver.admit(job["problem"], job["most_skeletons"])},
         "search": lambda: run_search(solver, job, inbox, outbox),
         "evaluate": lambda: evaluation_document(solver.evaluate(job["problem"], job["layout"])),
