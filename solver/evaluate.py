@@ -17,6 +17,7 @@ from solver.cost.architecture import (
     LayerKind,
     attention_flops_per_work,
     head_forward_flops_per_token,
+    padded_vocabulary,
     projection_flops_per_token,
 )
 from solver.cost.memory_kernels import (
@@ -252,9 +253,31 @@ class Evaluator:
         tightest = max(entry.device / entry.capacity for entry in memory_entries(assembled))
         if tightest > TIGHT_MEMORY_FRACTION:
             notes.append("A rank uses over 90 % of its memory: published runs lose 8 % of speed and more there.")
+        notes += [*self._loading_notes(assembled), *self._vocabulary_notes(layout)]
         if any(kind.mlp is not None and kind.mlp.kind == "moe" for kind in self.model.architecture.kinds):
             notes.append("Expert times are from microbenchmarks, uncalibrated on end-to-end runs: expect a wider error.")
         return tuple(notes)
+
+    def _loading_notes(self, assembled: Assembled) -> Iterator[str]:
+        """Runs that train but do not resume: a checkpoint's optimizer states beside the allocated ones (Megatron-LM#1509)."""
+        copies = self.problem.workload.software.assumptions["load_copy_fraction"]
+        for entry in memory_entries(assembled):
+            states = sum(entry.items.get(name, 0.0) for name in ("weights", "gradients", "optimizer"))
+            loading = states + copies * entry.items.get("optimizer", 0.0) + entry.context
+            if entry.device <= entry.limit < loading:
+                yield (
+                    f"Stage {entry.stage} on {entry.group} trains in {entry.device:.3g} bytes, but loading a checkpoint onto the "
+                    f"device may need {loading:.3g}: load the optimizer states to host memory first."
+                )
+                return
+
+    def _vocabulary_notes(self, layout: Layout) -> Iterator[str]:
+        """Rows that the software adds to the vocabulary."""
+        rows, part = self.model.architecture.model.vocab_size, layout.stages[-1].parts[0]
+        multiple = self.problem.workload.software.assumptions["vocabulary_multiple"]
+        padded = int(padded_vocabulary(rows, np.array(part.size("tp")), multiple))
+        if padded > rows:
+            yield f"The vocabulary of {rows} is padded to {padded} rows, a multiple of {multiple:g} x tp {part.size('tp')}."
 
 
 def evaluate(problem: Problem, document: Mapping[str, Any]) -> Evaluation:

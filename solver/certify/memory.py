@@ -18,7 +18,7 @@ from solver.problem.problem import Problem
 from solver.schedules import get_schedule
 
 STATE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "none": 0}
-OPTIMIZER_MOMENTS = {"adamw": 2, "adam": 2, "sgd": 1}
+OPTIMIZER_MOMENTS = {"adamw": 2, "adam": 2, "sgd": 1, "lion": 1}
 FUSED_LOSS_BYTES_PER_LOGIT = 6.0
 GATHERED_LOSS_BYTES_PER_LOGIT = 14.0
 LOSS_CHUNKS = 8
@@ -237,6 +237,8 @@ def _optimizer_bytes_each(rank: RankClass) -> tuple[float, float]:
     if optimizer.state_bytes_per_parameter is not None:
         return 0.0, optimizer.state_bytes_per_parameter
     master = 0 if rank.grid.element_bytes == FP32_BYTES else STATE_BYTES[optimizer.master]
+    if optimizer.name == "adamw_8bit":
+        return float(master), 2.0
     return float(master), float(OPTIMIZER_MOMENTS[optimizer.name] * STATE_BYTES[optimizer.moments])
 
 

@@ -8,6 +8,8 @@ from solver.cost import columns as col
 from solver.problem import Problem
 from solver.units import STATE_BYTES
 
+MOMENTS = {"adamw": 2, "adam": 2, "adamw_8bit": 2, "lion": 1, "sgd": 1}
+"""kept numbers per parameter beside the master copy; those of adamw_8bit take one byte each"""
 HOST_GRADIENT_BYTES = 4.0
 """fp32 gradient beside an offloaded optimizer state"""
 
@@ -21,8 +23,8 @@ def state_bytes(problem: Problem) -> tuple[float, float, float]:
     if optimizer.name == "custom":
         return weight, float(gradient), float(optimizer.state_bytes_per_parameter or 0.0)
     master = 0.0 if workload.precision == "fp32" else float(STATE_BYTES[optimizer.master])
-    moments = {"adamw": 2, "adam": 2, "sgd": 1}[optimizer.name]
-    return weight, float(gradient), master + moments * STATE_BYTES[optimizer.moments]
+    moment = 1.0 if optimizer.name == "adamw_8bit" else float(STATE_BYTES[optimizer.moments])
+    return weight, float(gradient), master + MOMENTS[optimizer.name] * moment
 
 
 def fill_kept_states(problem: Problem, values: np.ndarray) -> None:

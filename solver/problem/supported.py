@@ -18,7 +18,7 @@ FRAMEWORKS: Final = {
     "megatron-core": ("latest-known", "0.20", "0.16", "0.15", "0.14", "0.13", "0.12", "0.11", "0.10"),
 }
 OBJECTIVES: Final = ("step_time", "cost")
-OPTIMIZERS: Final = ("adamw", "adam", "sgd", "custom")
+OPTIMIZERS: Final = ("adamw", "adam", "adamw_8bit", "lion", "sgd", "custom")
 TASKS: Final = ("pretrain", "finetune")
 BATCHINGS: Final = ("padded", "packed")
 PRECISIONS: Final = ("bf16", "fp16", "fp32", "fp8")

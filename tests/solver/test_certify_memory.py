@@ -140,6 +140,8 @@ def test_routed_experts_are_cut_over_their_own_replicas() -> None:
     [
         ({"name": "adamw", "moments": "bf16"}, 8),
         ({"name": "sgd"}, 8),
+        ({"name": "lion"}, 8),
+        ({"name": "adamw_8bit"}, 6),
         ({"name": "adam", "master": "bf16", "moments": "bf16"}, 6),
         ({"name": "custom", "state_bytes_per_parameter": 5.0}, 5),
     ],
@@ -150,11 +152,11 @@ def test_types_decide_the_state_bytes(optimizer: dict[str, Any], bytes_each: flo
     assert rank.items["optimizer"] / rank.items["weights"] == pytest.approx(bytes_each / 2)
 
 
-@pytest.mark.parametrize(("reserve", "verdict"), [(0.06, "safe"), (0.5, "safe"), (0.515, "fits"), (0.53, "no")])
+@pytest.mark.parametrize(("reserve", "verdict"), [(0.06, "safe"), (0.5, "safe"), (0.51, "fits"), (0.53, "no")])
 def test_verdict_follows_the_interval(reserve: float, verdict: str) -> None:
-    """One device holds 39.5 ... 40.5 ... 41.6 e9 bytes; the limit is what the reserve leaves of 85e9."""
+    """One device holds 38.7 ... 40.5 ... 42.4 e9 bytes; the limit is what the reserve leaves of 85e9."""
     (rank,) = classes(sample_problem(cluster={"memory_reserve_fraction": reserve}), uniform(tp=1, dp=1, pp=1, zero=0))
-    assert (round(rank.device / 1e9, 1), round(rank.device_interval[1] / 1e9, 1)) == (40.5, 41.6)
+    assert (round(rank.device / 1e9, 1), round(rank.device_interval[1] / 1e9, 1)) == (40.5, 42.4)
     assert rank.limit == (1 - reserve) * rank.capacity
     assert rank.verdict == verdict
 
