@@ -4,6 +4,7 @@ its global batch allow. What comes out is only a proposal; the evaluator, the fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -15,7 +16,11 @@ from solver.layout import Layout, Part, Recompute, Stage
 
 
 def adapted(model: CostModel, layout: Layout) -> Iterator[Layout]:
-    """Layouts of the model's problem after the pattern of `layout`, most replicas first; none where replicas are unlike."""
+    """Layouts of the model's problem after the pattern of `layout`; none where replicas are unlike.
+
+    Most replicas first, then the largest micro-batch that is not above the old one; where fewer replicas leave too little memory,
+    everything is recomputed.
+    """
     stages = layout.modules[0].stages
     parts = [stage.parts[0] for stage in stages]
     layers = sum(last - first + 1 for stage in stages for first, last in stage.chunks)
@@ -31,15 +36,19 @@ def adapted(model: CostModel, layout: Layout) -> Iterator[Layout]:
     order = [*groups, *(name for name in sizes if name not in groups)]
     ranks = RankMap(groups=tuple(order), sizes=tuple(sizes[name] for name in order))
     for dp in range(most, 0, -1):
-        if rows % (dp * layout.mbs) == 0:
-            yield build_layout(_shape(layout, ranks, stages, dp, rows // (dp * layout.mbs)))
+        for mbs in range(layout.mbs, 0, -1):
+            if layout.mbs % mbs or rows % (dp * mbs):
+                continue
+            shape = _shape(layout, ranks, stages, dp, mbs, rows // (dp * mbs))
+            yield build_layout(shape)
+            yield build_layout(replace(shape, recompute=(Recompute(kind="full"),) * layers))
 
 
 def _replica(part: Part) -> int:
     return part.size("tp") * part.size("cp")
 
 
-def _shape(layout: Layout, ranks: RankMap, stages: Sequence[Stage], dp: int, micro_batches: int) -> LayoutShape:
+def _shape(layout: Layout, ranks: RankMap, stages: Sequence[Stage], dp: int, mbs: int, micro_batches: int) -> LayoutShape:
     """The shape of the old layout with other replicas."""
     parts, used = [], [0] * len(ranks.groups)
     for stage in stages:
@@ -66,7 +75,7 @@ def _shape(layout: Layout, ranks: RankMap, stages: Sequence[Stage], dp: int, mic
         bounds=np.array([0, *accumulate(last - start + 1 for start, last in chunks)], dtype=np.int64),
         recompute=tuple(_recompute(stages)),
         vpp=layout.vpp,
-        mbs=layout.mbs,
+        mbs=mbs,
         zero=first.shard.zero,
         replicate=copies[0],
         stage_replicate=copies,

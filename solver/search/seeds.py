@@ -21,7 +21,7 @@ from solver.search.adapt import adapted
 OnIncumbent = Callable[[float, Callable[[], Layout]], None]
 """told a value and how to get its layout"""
 SECONDS_PER_HOUR = 3600.0
-MOST_ADAPTATIONS = 3
+MOST_ADAPTATIONS = 10
 """of one seed: evaluating and certifying a layout takes some milliseconds"""
 
 
