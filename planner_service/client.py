@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import httpx
 import orjson
@@ -69,6 +69,15 @@ class PlannerClient:
     def import_hf_config(self, config: dict[str, Any]) -> bytes:
         """POST /v1/imports/hf-config."""
         return self._post("/v1/imports/hf-config", config)
+
+    def import_lengths(
+        self, name: str, stream: BinaryIO, column: str | None, max_tokens: int | None, characters_per_token: float | None
+    ) -> bytes:
+        """POST /v1/imports/lengths."""
+        asked = {"name": name, "column": column, "max": max_tokens, "characters_per_token": characters_per_token}
+        given = {key: value for key, value in asked.items() if value is not None}
+        headers = {"Content-Type": "application/octet-stream"}
+        return self._call("POST", "/v1/imports/lengths", params=given, content=stream.read(), headers=headers)
 
     def ready(self) -> bool:
         """GET /readyz."""

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,8 @@ from planner_service.solver_port import (
     Checked,
     Document,
     EvaluationAnswer,
+    LengthFiles,
+    LengthWish,
     OnIncumbent,
     OnProgress,
     SearchAnswer,
@@ -148,6 +150,14 @@ class RealSolver:
         parameters = {"total": count.total, "active": count.active, "parts": dataclasses.asdict(count.parts)}
         return json_text({"kind": "hf-config", "model": made.model, "parameters": parameters, "warnings": made.warnings})
 
+    def import_lengths(self, files: LengthFiles, wish: LengthWish) -> str:
+        """What `solver.import_lengths` understood; the file is one value, so faults point at the root."""
+        wanted = solver.Wish(wish.column, wish.max_tokens, wish.characters_per_token)
+        limit = {} if wish.max_unpacked_bytes is None else {"max_unpacked_bytes": wish.max_unpacked_bytes}
+        with refusals():
+            made = solver.import_lengths(files, wanted, **limit)
+        return json_text({"kind": "lengths", **dataclasses.asdict(made)})
+
     def devices(self) -> str:
         """Every device: the inline form, what a group of them defaults to, and the sources."""
         entries = []
@@ -165,7 +175,7 @@ class RealSolver:
         entries = []
         for name in solver.framework_names():
             rules = solver.get_rule_set(name)
-            entry = {"name": name, "versions": rules.versions, "capabilities": rules.capabilities}
+            entry = {"name": name, "versions": solver.framework_versions(name), "capabilities": rules.capabilities}
             entries.append({**entry, "exports": name in solver.exporter_names()})
         return json_text({"frameworks": entries})
 
@@ -252,6 +262,12 @@ def _summary(errors: list[FieldProblem]) -> str:
         return ""
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return f"{errors[0].pointer or '/'}: {errors[0].message}{more}"
+
+
+def lengths_form(name: str, stream: BinaryIO, max_tokens: int | None) -> Document:
+    """The `sequence_lengths` of a problem that a file of lengths stands for."""
+    with refusals("/workload/sequence_lengths"):
+        return solver.import_lengths([(name, stream)], solver.Wish(max_tokens=max_tokens)).sequence_lengths
 
 
 def load_yaml(raw: bytes) -> Any:

@@ -7,9 +7,9 @@ are imported when first used, so a process that only checks documents stays smal
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from planner_service.store.records import StoredPlan
 
@@ -66,6 +66,20 @@ class EvaluationAnswer:
 
     evaluation: str
     plan: StoredPlan | None
+
+
+LengthFiles = Iterable[tuple[str, BinaryIO]]
+
+
+@dataclass(frozen=True, slots=True)
+class LengthWish:
+    """What to read of length files: the column or member, the limit of the model, how many characters of text make a token, and
+    the most bytes that a gzip file may unpack to (None: the solver's own limit)."""
+
+    column: str | None = None
+    max_tokens: int | None = None
+    characters_per_token: float | None = None
+    max_unpacked_bytes: int | None = None
 
 
 class SolverPort(Protocol):
@@ -126,6 +140,10 @@ class SolverPort(Protocol):
 
     def import_hf_config(self, config: Document) -> str:
         """The model understood from a Hugging Face config.json."""
+        ...
+
+    def import_lengths(self, files: LengthFiles, wish: LengthWish) -> str:
+        """The sequence lengths in files, ready for a problem, with what they are like."""
         ...
 
     def devices(self) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from solver.catalog import devices, models, profiles
 from solver.errors import CertificationFailed, FieldError, IllegalLayout, InvalidProblem, NotExpressible, SolverError
 from solver.exporters import Export, export, exporter_names
-from solver.frameworks import framework_names, get_rule_set
-from solver.importers import import_hf_config
+from solver.frameworks import framework_names, framework_versions, get_rule_set
+from solver.importers import ImportedLengths, Wish, import_hf_config, import_lengths
 from solver.layout import Layout, UniformLayout
 from solver.layout_parse import parse_layout
 from solver.plan import Evaluation, Plan, Progress, Result
@@ -60,6 +60,7 @@ __all__ = [
     "Export",
     "FieldError",
     "IllegalLayout",
+    "ImportedLengths",
     "InvalidProblem",
     "Layout",
     "NotExpressible",
@@ -70,6 +71,7 @@ __all__ = [
     "Result",
     "SolverError",
     "UniformLayout",
+    "Wish",
     "certify",
     "count_model_parameters",
     "devices",
@@ -77,8 +79,10 @@ __all__ = [
     "export",
     "exporter_names",
     "framework_names",
+    "framework_versions",
     "get_rule_set",
     "import_hf_config",
+    "import_lengths",
     "ledger",
     "load_document",
     "models",

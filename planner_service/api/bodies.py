@@ -20,9 +20,16 @@ SMALL_BODY_BYTES = 2**14
 
 async def raw_body(request: Request, most_bytes: int | None = None) -> bytes:
     """The bytes of a JSON body; raises `Problem` 400, 408, 413 or 415."""
+    _require_json(request)
+    return await any_body(request, most_bytes)
+
+
+async def any_body(request: Request, most_bytes: int | None = None) -> bytes:
+    """The bytes of a body of any media type; raises `Problem` 400, 408, 413 or 415."""
     settings = desk_of(request).services.settings
     most_bytes = settings.max_body_bytes if most_bytes is None else min(most_bytes, settings.max_body_bytes)
-    _require_json(request)
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        _unsupported("content-encoding", "Send the body as it is, without a content encoding.", "identity")
     announced = request.headers.get("content-length", "")
     announced_bytes = int(announced) if announced.isascii() and announced.isdigit() and len(announced) < 20 else None
     try:

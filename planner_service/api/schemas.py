@@ -158,6 +158,18 @@ COMPONENTS: dict[str, Schema] = {
         ),
         warnings=array(TEXT),
     ),
+    "ImportedLengths": record(
+        "Lengths read from a file, ready for a problem, and what they are like",
+        kind={"const": "lengths"},
+        formats=array(TEXT),
+        sequence_lengths={"type": "object"},
+        max_sequence_length={"type": "integer"},
+        truncate={"type": "boolean"},
+        statistics={"type": "object"},
+        limit={"type": "object"},
+        max_relative_error={"type": "number"},
+        warnings=array(TEXT),
+    ),
     "Devices": record(devices=array(record(name=TEXT, aliases=array(TEXT), devices_per_node={"type": "integer"}))),
     "Models": record(models=array(record(name=TEXT))),
     "Frameworks": record(

@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import orjson
 
+from planner_service.cli.exits import UnreadableInput
 from planner_service.client import PlannerClient
 from planner_service.documents import search_document
 from planner_service.problems import Problem
-from planner_service.solver_port import DEFAULT_SOLVER, SearchAnswer, SolverPort, load_solver
+from planner_service.solver_port import DEFAULT_SOLVER, LengthWish, SearchAnswer, SolverPort, load_solver
 from planner_service.states import State
 from planner_service.store.clock import now_us
 from planner_service.store.identifiers import new_search_id
@@ -38,6 +39,10 @@ class Backend(Protocol):
 
     def import_hf_config(self, config: dict[str, Any]) -> bytes:
         """The import document."""
+        ...
+
+    def import_lengths(self, files: list[tuple[str, BinaryIO]], wish: LengthWish) -> bytes:
+        """The import document of files of lengths."""
         ...
 
 
@@ -100,6 +105,10 @@ class LocalBackend:
         """Imports here."""
         return self._solver.import_hf_config(config).encode()
 
+    def import_lengths(self, files: list[tuple[str, BinaryIO]], wish: LengthWish) -> bytes:
+        """Reads the files here, in pieces."""
+        return self._solver.import_lengths(files, wish).encode()
+
     def export(self, plan: StoredPlan, framework: str) -> bytes:
         """Exports a plan at hand."""
         return self._solver.export(plan, framework).encode()
@@ -125,6 +134,13 @@ class RemoteBackend:
     def import_hf_config(self, config: dict[str, Any]) -> bytes:
         """Imports at the server."""
         return self._client.import_hf_config(config)
+
+    def import_lengths(self, files: list[tuple[str, BinaryIO]], wish: LengthWish) -> bytes:
+        """Sends one file to the server."""
+        if len(files) != 1:
+            raise UnreadableInput("a server reads one file of lengths at a time")
+        ((name, stream),) = files
+        return self._client.import_lengths(name, stream, wish.column, wish.max_tokens, wish.characters_per_token)
 
 
 @contextmanager

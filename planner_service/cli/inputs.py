@@ -1,8 +1,8 @@
 """Problem and layout files: JSON or YAML, with references to other files expanded before anything else.
 
 References, relative to the file they stand in: an object `{file: PATH}` anywhere, `hf_config: PATH`, `counts: PATH` (rows of
-length and count), and `profile: PATH.json` of the cluster (what `planner calibrate --output` writes). A referenced file is JSON,
-an object in YAML, or rows of numbers in CSV.
+length and count), `sequence_lengths: {file: PATH}` (any file that `planner import lengths` reads), and `profile: PATH.json` of
+the cluster (what `planner calibrate --output` writes). A referenced file is JSON, an object in YAML, or rows of numbers in CSV.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from planner_service.body import parse_json, require_object
 from planner_service.cli.exits import UnreadableInput
-from planner_service.solver_adapter import load_yaml
+from planner_service.solver_adapter import lengths_form, load_yaml
 from planner_service.solver_profiles import with_profile
 
 MAX_FILE_BYTES = 64 * 2**20
@@ -76,9 +76,28 @@ def expand(value: Any, base: Path, depth: int) -> Any:
         return _referenced(base / value["file"], depth)
     made = {}
     for key, item in value.items():
+        if key == "sequence_lengths" and _is_length_file(item):
+            made[key] = _lengths(base / item["file"], value.get("max_sequence_length"))
+            continue
         reference = key in PATH_MEMBERS and isinstance(item, str)
         made[key] = _referenced(base / item, depth, key == "hf_config") if reference else expand(item, base, depth)
     return made
+
+
+def _is_length_file(value: Any) -> bool:
+    """A reference to a file of lengths of another tool, rather than to one that holds the form itself (JSON or YAML)."""
+    if not isinstance(value, dict) or set(value) != {"file"} or not isinstance(value["file"], str):
+        return False
+    return not value["file"].lower().endswith((".json", *YAML_ENDINGS))
+
+
+def _lengths(path: Path, max_tokens: Any) -> dict[str, Any]:
+    """The form of a problem that a file of lengths stands for; it is read in pieces, so it may be large."""
+    try:
+        with path.open("rb") as stream:
+            return lengths_form(path.name, stream, max_tokens if isinstance(max_tokens, int) else None)
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}") from error
 
 
 def _referenced(path: Path, depth: int, foreign: bool = False) -> Any:
