@@ -52,9 +52,17 @@ def legal_variants(
                 "cp_kind": chosen.cp_kind,
                 "offload_optimizer_percent": np.full(len(chosen), offload_percent),
                 "optimizer_replicas": copies[active, slot].astype(np.int64),
-                "explicit_split": ((chosen.split != EVEN) | (layers % (chosen.stages * chosen.vpp) > 0)).astype(np.int64),
+                "explicit_split": _written_out(rules, chosen, layers),
                 "devices": chosen.devices.sum(axis=1),
                 "step_rows": chosen.rows,
             }
             keep[active] &= rules.legal(model.problem, columns)
     return keep
+
+
+def _written_out(rules: RuleSet, cells: Cells, layers: int) -> np.ndarray:
+    """int64[cells]: the layers of every stage are given to the framework; one that takes no such list divides them itself."""
+    if rules.capabilities.uneven_layers != "any":
+        return np.zeros(len(cells), dtype=np.int64)
+    uneven: np.ndarray = (cells.split != EVEN) | (layers % (cells.stages * cells.vpp) > 0)
+    return uneven.astype(np.int64)

@@ -122,14 +122,6 @@ class FakeSolver:
             raise Problem(422, "invalid_problem", "no type", [FieldProblem("/model_type", "missing", "missing")])
         return '{"kind":"hf-config","model":{"transformer":{"hidden_size":8}},"warnings":["rope scaling has no influence"]}'
 
-    def import_lengths(self, files, wish):
-        ((_, stream),) = files
-        if not stream.read():
-            raise Problem(422, "invalid_problem", "no lengths", [FieldProblem("", "missing", "no lengths were found")])
-        counts = {"sequence_lengths": {"counts": [[8, 1]]}, "max_sequence_length": 8, "truncate": False}
-        rest = {"kind": "lengths", "formats": ["lines"], "statistics": {}, "limit": {}, "max_relative_error": 0.0}
-        return orjson.dumps({**rest, **counts, "warnings": []}).decode()
-
     def devices(self):
         return '{"devices":[]}'
 

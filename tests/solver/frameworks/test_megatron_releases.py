@@ -14,6 +14,7 @@ from solver.frameworks.megatron_core.versions import RELEASES
 from solver.layout import Layout, UniformLayout
 from solver.plan import Violation
 from solver.problem import Problem
+from solver.search import search
 from tests.solver.frameworks.problems import dense, moe, problem, softmax, transformer, uniform_model
 
 LINEAR = {"kind": "linear", "heads": 32, "kv_heads": 16, "head_dim": 128, "key_head_dim": 128}
@@ -159,3 +160,32 @@ def test_padded_vocabulary() -> None:
     """NVIDIA/Megatron-LM#1754."""
     assert [padded_vocab_size(50257, tp) for tp in (1, 2)] == [50304, 50432]
     assert padded_vocab_size(50257, 2, divisible_by=1) == 50258
+
+
+@pytest.mark.parametrize(("release", "layers"), [("0.10", 12), ("0.12", 14), ("0.13", 14), ("0.20", 14)])
+def test_search_obeys_the_release(release: str, layers: int) -> None:
+    """Every plan found is legal there; without layout strings only even splits are searched."""
+    fixed = {"tp": 1, "cp": 1, "mbs": 1}
+    asked = problem(
+        uniform_model(layers, 16, 16, 8192, hidden_size=2048),
+        rows=16,
+        framework={"name": "megatron-core", "version": release},
+        constraints={"fixed": fixed, "allowed": {"pp": [2, 4, 7], "vpp": [1, 2]}},
+    )
+    outcome = search(asked)
+    assert outcome.result.status == "optimal"
+    rules = get_rule_set("megatron-core", release)
+    for plan in outcome.plans.values():
+        assert rules.violations(asked, plan.layout) == ()
+        even = {last - first for stage in plan.layout.stages for first, last in stage.chunks}
+        assert len(even) == 1 or release not in ("0.10", "0.12")
+
+
+def test_seven_layers_are_split_by_the_search() -> None:
+    """NVIDIA/Megatron-LM#381: 4/3 or 3/4, whichever balances embedding and head."""
+    fixed = {"pp": 2, "vpp": 1, "tp": 1, "cp": 1, "dp": 1}
+    asked = problem(uniform_model(7, 16, 16, 8192, hidden_size=2048), framework="megatron-core", constraints={"fixed": fixed})
+    result = search(asked).result
+    assert result.plan is not None
+    assert sorted(len(stage.layers) for stage in result.plan.layout.stages) == [3, 4]
+    assert result.plan.expressible_in == ("megatron-core",)
