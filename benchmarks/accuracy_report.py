@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.accuracy_files import FILES, Target
+from benchmarks.accuracy_shipped import shipped_value
 from benchmarks.fit.parameters import Parameter, parameters
-from solver.catalog import clusters, devices, profiles
-from solver.cost.shared import shared_constants
 
 Entry = dict[str, Any]
 MOST = {"device": 10, "profile": 5, "shared": 30}
@@ -104,19 +103,6 @@ def _beside(beside: dict[str, float]) -> str:
     if "inside" in beside:
         parts.append(f"{beside['inside']:.0%} inside the interval (width {beside['width']:.0%})")
     return "; ".join(parts)
-
-
-def shipped_value(parameter: Parameter) -> float | None:
-    """What the catalogue has for a fitted constant."""
-    target = parameter.targets[0] if parameter.targets else ""
-    if parameter.kind == "shared":
-        return float(getattr(shared_constants(), parameter.key))
-    if parameter.kind == "profile":
-        return profiles()[target].assumptions.get(parameter.key)
-    if parameter.kind == "device":
-        return devices()[target].content["rates"].get(parameter.key)
-    machine, tier = target.split("/")
-    return next((entry.get(parameter.key) for entry in clusters()[machine].fabric if entry["name"] == tier), None)
 
 
 def print_constants() -> None:
