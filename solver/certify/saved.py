@@ -41,7 +41,7 @@ class Software:
 
     unfused_attention: bool
     eager_activation: bool
-    eager_norm: bool
+    eager_norm_bytes: float
     dropout: bool
     permute_copies: float
 
@@ -52,7 +52,7 @@ class Software:
         return Software(
             unfused_attention=kernels.attention == "unfused",
             eager_activation=kernels.glu == "eager",
-            eager_norm=kernels.norm == "eager",
+            eager_norm_bytes=workload.software.assumptions["eager_norm_kept_bytes"] if kernels.norm == "eager" else 0.0,
             dropout=kernels.dropout > 0,
             permute_copies=workload.software.assumptions["expert_permute_copies"],
         )
@@ -98,8 +98,8 @@ def _norm_saved(model: Transformer, block: Block, grid: Grid, software: Software
             yield Saved(f"norm {number} input", row)
         if before:
             yield Saved(f"norm {number} output", row, rebuilt_by="layernorm")
-        if software.eager_norm and model.norm == "rms":
-            yield Saved(f"norm {number} in fp32", 6 * model.hidden_size * grid.local_tokens)
+        if model.norm == "rms" and software.eager_norm_bytes:
+            yield Saved(f"norm {number} in fp32", software.eager_norm_bytes * model.hidden_size * grid.local_tokens)
     if software.dropout:
         for name in sublayers:
             yield Saved(f"{name} dropout mask", model.hidden_size * grid.local_tokens)

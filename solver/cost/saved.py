@@ -16,8 +16,6 @@ from solver.cost.operators import LayerCosts, selective_modules
 from solver.problem import Attention, Mlp
 from solver.problem.model import LinearAttention, MlaAttention, MoeMlp, SoftmaxAttention
 
-EAGER_RMS_NORM_EXTRA_BYTES = 6.0
-"""fp32 copies an eager RMSNorm keeps per element of its input"""
 LOG_SUM_EXP_BYTES = 4.0
 MASK_BYTES = 1.0
 ROUTER_BYTES = 4.0
@@ -88,7 +86,7 @@ def _norm_bytes(costs: LayerCosts, kind: LayerKind) -> np.ndarray:
     inputs, outputs = norm_tensors(kind)
     per_token = (inputs + outputs) * costs.element * costs.hidden
     if costs.kernels.norm == "eager" and costs.model.norm == "rms":
-        per_token += kind.norms * EAGER_RMS_NORM_EXTRA_BYTES * costs.hidden
+        per_token += kind.norms * costs.settings["eager_norm_kept_bytes"] * costs.hidden
     if costs.dropout:
         sublayers = (kind.attention is not None) + (kind.mlp is not None)
         per_token += sublayers * MASK_BYTES * costs.hidden

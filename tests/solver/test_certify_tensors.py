@@ -25,8 +25,8 @@ ONE = Grid(
     expert_imbalance=1.0,
     vocabulary_multiple=128,
 )
-FUSED = Software(unfused_attention=False, eager_activation=False, eager_norm=False, dropout=False, permute_copies=0.0)
-EAGER = dataclasses.replace(FUSED, eager_activation=True, eager_norm=True, permute_copies=1.0)
+FUSED = Software(unfused_attention=False, eager_activation=False, eager_norm_bytes=0.0, dropout=False, permute_copies=0.0)
+EAGER = dataclasses.replace(FUSED, eager_activation=True, eager_norm_bytes=6.0, permute_copies=1.0)
 
 
 def preset(name: str) -> Transformer:
