@@ -7,8 +7,6 @@ from typing import Any
 
 import solver
 from planner_service.problems import FieldProblem, Problem
-from solver.calibrate import Measurements, apply_profile, calibrate
-from solver.validate import COLUMNS
 
 Document = dict[str, Any]
 MEMBERS = ("name", "base", "runs", "collectives", "device", "ranks", "nodes")
@@ -21,6 +19,8 @@ def calibration(request: Mapping[str, Any]) -> Document:
     errors = list(_faults(request))
     if errors:
         raise Problem(422, "invalid_document", errors[0].message, errors)
+    from solver.calibrate import Measurements, calibrate  # loads the kernels; a server that only answers needs none
+
     measurements = Measurements(
         runs=_csv(request["runs"]) if request.get("runs") is not None else None,
         collectives=tuple(request.get("collectives") or ()),
@@ -63,6 +63,8 @@ def _csv(runs: str | list[dict[str, Any]]) -> str:
     """Rows as CSV text; what a cell cannot hold is told apart by the reader."""
     if isinstance(runs, str):
         return runs
+    from solver.validate import COLUMNS
+
     names = [name for name in COLUMNS if any(name in row for row in runs)]
     unknown = sorted({name for row in runs for name in row if name not in COLUMNS})
     if unknown:
@@ -104,4 +106,6 @@ def shipped_profiles() -> list[Document]:
 
 def with_profile(problem: Document, profile: Document) -> Document:
     """The problem with a calibrated profile in place of its name."""
+    from solver.calibrate import apply_profile
+
     return apply_profile(problem, profile)

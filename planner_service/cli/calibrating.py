@@ -14,7 +14,6 @@ from rich.table import Table
 from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import read_file
 from solver import InvalidProblem
-from solver.calibrate import Measurements, calibrate
 
 Document = dict[str, Any]
 
@@ -33,6 +32,8 @@ def profile_document(
         (runs if "row_id" in text.split("\n", 1)[0].split(",") else collectives).append(text)
     if len(runs) > 1:
         raise UnreadableInput("one CSV of runs at a time")
+    from solver.calibrate import Measurements, calibrate  # loads the kernels, which other commands need not
+
     measurements = Measurements(runs[0] if runs else None, tuple(collectives), device, ranks, nodes)
     try:
         return calibrate(measurements, name=name, base=base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +13,9 @@ from rich.table import Table
 from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import read_file
 from solver import InvalidProblem
-from solver.validate import Comparison, Report, validate
+
+if TYPE_CHECKING:
+    from solver.validate import Comparison, Report
 
 Document = dict[str, Any]
 GIB = 2.0**30
@@ -28,6 +30,8 @@ def validation_report(files: list[Path], settings: list[str], on_progress: Calla
         except UnicodeDecodeError as error:
             raise UnreadableInput(f"{path}: not UTF-8 text") from error
     try:
+        from solver.validate import validate  # loads the kernels, which other commands need not
+
         return validate(texts, _overrides(settings), on_progress=on_progress)
     except InvalidProblem as error:
         details = "; ".join(f"{item.pointer[1:]}: {item.message}" for item in error.errors)

@@ -109,7 +109,8 @@ def test_catalogue(solver):
 def test_checking_stays_light():
     """The process that only checks documents loads neither compiled kernels nor the integer programming solver."""
     program = (
-        "import sys; from planner_service.app import create_app; from planner_service.solver_adapter import RealSolver;"
+        "import sys; import planner_service.cli; from planner_service.app import create_app;"
+        "from planner_service.solver_adapter import RealSolver;"
         f"create_app(); RealSolver().check({PROBLEM!r}); RealSolver().devices();"
         "print(sorted({'numba', 'ortools', 'llvmlite'} & set(sys.modules)))"
     )
