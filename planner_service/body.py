@@ -6,12 +6,13 @@ characters and deep nesting. All of them have a pointer where the document as a 
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from planner_service.problems import FieldProblem, Problem, pointer
+from planner_service.problems import MAX_ERRORS, FieldProblem, Problem, pointer
 
 MAX_NUMBER_DIGITS = 300
 DRAIN_FACTOR = 8
@@ -59,6 +60,8 @@ def parse_json(raw: bytes, max_depth: int = 64, *, infinities: bool = False) -> 
 
     `infinities`: files of other tools, as Python's json writes them, may hold NaN and Infinity where nobody reads them.
     """
+    if not raw.strip():
+        raise _malformed("The body is empty.")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -92,9 +95,16 @@ def require_members(document: dict[str, Any], required: tuple[str, ...]) -> None
         if name not in document
     ]
     unknown = [name for name in document if name not in required]
-    errors += [FieldProblem(pointer([name]), "unknown_field", "This member is not known.", required) for name in unknown]
+    errors += [_unknown(name, required) for name in unknown[:MAX_ERRORS]]
     if errors:
         raise Problem(422, "invalid_document", f"The members are: {', '.join(required)}.", errors)
+
+
+def _unknown(name: str, known: tuple[str, ...]) -> FieldProblem:
+    """A member that is not known, with the nearest that is."""
+    near = difflib.get_close_matches(name[:100], known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return FieldProblem(pointer([name]), "unknown_field", f"This member is not known.{hint}", known)
 
 
 def _malformed(detail: str) -> Problem:

@@ -48,7 +48,7 @@ def open_desk(services: Services, metrics: Metrics, solver_name: str) -> Desk:
     watcher, thinking = Watcher(services.events.latest), CapacityLimiter(THINKING_THREADS)
     delay = LoopDelay(metrics.loop_was_late)
     delay.start()
-    reader = Evaluator(services.settings, solver_name)
+    reader = Evaluator(services.settings, solver_name, first_job="ready")
     return Desk(services, metrics, generation, answers, watcher, thinking, glance, delay, reader)
 
 

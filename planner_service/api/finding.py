@@ -30,7 +30,9 @@ def find_plan(services: Services, plan_id: str) -> StoredPlan:
     known = is_plan_id(plan_id)
     found = services.plans.get(plan_id) if known else None
     if found is None:
-        raise gone("plan") if known and services.plans.gone(plan_id) else not_found("plan")
+        if known and services.plans.gone(plan_id):
+            raise gone("plan")
+        raise not_found("plan" if known else "plan; ids are 64 hexadecimal digits")
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import AwareDatetime
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from planner_service.api.responses import HEADERS, problem_response
 from planner_service.problems import FieldProblem, Problem
 
 LOG = logging.getLogger("planner.api")
+MOMENT = "2026-01-31T12:00:00Z"
 CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_media_type"}
 
 
@@ -111,6 +113,11 @@ def _values(info: Any) -> tuple[Any, ...] | None:
     for kind in (info.annotation, *getattr(info.annotation, "__args__", ())):
         if isinstance(kind, enum.EnumMeta):
             return tuple(str(member.value) for member in kind)
+        if kind is AwareDatetime:
+            return (MOMENT,)
+    patterns = [entry.pattern for entry in info.metadata if getattr(entry, "pattern", None)]
+    if patterns:
+        return tuple(patterns)
     low = next((entry.ge for entry in info.metadata if hasattr(entry, "ge")), None)
     high = next((entry.le for entry in info.metadata if hasattr(entry, "le")), None)
     return None if low is None and high is None else (f"{low} to {high}",)

@@ -152,6 +152,8 @@ def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbo
         return evaluation_parts(solver, job["document"], GivenProfiles(job["profiles"]))
 
     calls: dict[str, Callable[[], dict[str, Any]]] = {
+        "ready": lambda: {},
+        "warm": lambda: solver.warm() or {},
         "check": lambda: check_problem(solver, job),
         "evaluate_unread": lambda: evaluation_document(solver.evaluate(*parts())),
         "import_hf_config": lambda: {"import": solver.import_hf_config(job["config"])},

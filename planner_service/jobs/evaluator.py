@@ -10,12 +10,15 @@ from planner_service.jobs.process import ChildEnded, ChildLimits, ChildProcess
 from planner_service.problems import Problem, problem_from
 from planner_service.settings import Settings
 
+START_TIMEOUT_S = 120.0
+
 
 class Evaluator:
     """Serves one call after another; as many may wait as the settings allow."""
 
-    def __init__(self, settings: Settings, solver_name: str, timeout_s: float | None = None) -> None:
+    def __init__(self, settings: Settings, solver_name: str, timeout_s: float | None = None, first_job: str = "warm") -> None:
         self._settings = settings
+        self._first_job = {"kind": first_job}
         self._timeout_s = settings.evaluation_max_time_s if timeout_s is None else timeout_s
         self._solver_name = solver_name
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="evaluator")
@@ -51,12 +54,10 @@ class Evaluator:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """The child's message, or None when it died."""
-        if self._child is None:
-            limits = ChildLimits(memory_bytes=self._settings.search_max_memory_bytes)
-            self._child = ChildProcess(self._solver_name, limits)
-        self._child.send(message)
         try:
-            answer = self._child.receive(self._timeout_s)
+            child = self._child or self._start()
+            child.send(message)
+            answer = child.receive(self._timeout_s)
         except ChildEnded:
             self._discard()
             return None
@@ -64,6 +65,14 @@ class Evaluator:
             self._discard()
             raise Problem(422, "too_large", f"The evaluation took more than {self._timeout_s:g} s.")
         return answer
+
+    def _start(self) -> ChildProcess:
+        """A child that is ready: its start is not part of the time of the call that needed it."""
+        limits = ChildLimits(memory_bytes=self._settings.search_max_memory_bytes)
+        self._child = ChildProcess(self._solver_name, limits)
+        self._child.send(self._first_job)
+        self._child.receive(START_TIMEOUT_S)
+        return self._child
 
     def _discard(self) -> None:
         """Kills the child; the next call starts another."""

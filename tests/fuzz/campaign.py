@@ -30,7 +30,7 @@ STREAM_S = 1.0
 SERVER = {
     "search_max_time_s": 2,
     "search_kill_grace_s": 2,
-    "evaluation_max_time_s": 10,
+    "evaluation_max_time_s": 4,
     "concurrent_searches": 1,
     "max_queued_searches": 20,
     "max_event_streams": 50,

@@ -14,6 +14,8 @@ from tests.fuzz.instances import TEXTS, Instances, damaged, damaged_bytes
 QUICK = {"search": {"time_limit_s": 1.0, "alternatives": 1}}
 GOOD: dict[str, Any] = {"/v1/searches": {**PROBLEM, **QUICK}}
 """Where the example of the document would take too long."""
+WEIGHTS = {"/v1/calibrations": 0.2, "/v1/plans/{plan_id}/timeline": 0.5}
+"""How often compared with 1 for most, 4 for those with bodies: these take seconds when they are right."""
 HEADERS: dict[str, tuple[str, ...]] = {
     "Accept": ("*/*", "application/json", "text/html", "application/*;q=0", "x", "", "*/*;q=x", "application/json, text/plain"),
     "Prefer": ("wait=0", "wait=1", "wait=-1", "wait", "respond-async", "wait=99999999999999", "x" * 500),
@@ -88,8 +90,9 @@ class Requests:
         self._document = document
         self._seed = seed
         operations = [(path, method) for path, methods in document["paths"].items() for method in methods]
-        with_body = [pair for pair in operations if "requestBody" in document["paths"][pair[0]][pair[1]]]
-        self._operations = operations + 3 * with_body
+        self._operations = operations
+        bodies = ["requestBody" in document["paths"][path][method] for path, method in operations]
+        self._weights = [WEIGHTS.get(path, 4.0 if body else 1.0) for (path, _), body in zip(operations, bodies, strict=True)]
 
     def number(self, index: int, known: Known) -> Request:
         """The request."""
@@ -108,7 +111,7 @@ class Requests:
         return Request(wire(method, quote(path, safe="/%:.{}"), {}, b""), None, head=method == "HEAD")
 
     def _operation(self, source: random.Random, known: Known) -> Request:
-        path, method = source.choice(self._operations)
+        path, method = source.choices(self._operations, self._weights)[0]
         operation = self._document["paths"][path][method]
         instances = Instances(self._document["components"]["schemas"], source, source.choice((0.0, 0.02, 0.1)))
         target, query = path, []
