@@ -16,6 +16,7 @@ from planner_service.api import (
     evaluations,
     health,
     imports,
+    length_imports,
     plans,
     search_events,
     search_list,
@@ -33,7 +34,19 @@ from planner_service.settings import Settings
 from planner_service.solver_port import DEFAULT_SOLVER, load_solver
 
 DESCRIPTION = "Searches hybrid parallel training layouts exactly; answers with a plan, its proof and its launch configuration."
-MODULES = (plans, searches, search_list, search_events, evaluations, comparisons, imports, catalog, calibrations, health)
+MODULES = (
+    plans,
+    searches,
+    search_list,
+    search_events,
+    evaluations,
+    comparisons,
+    imports,
+    length_imports,
+    catalog,
+    calibrations,
+    health,
+)
 """those asked most often first: routes are tried in this order"""
 
 

@@ -6,7 +6,9 @@ asked to kill it (Linux), and a thread that sees the end of its input ends the p
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import os
 import queue
 import signal
@@ -20,7 +22,7 @@ from typing import Any, BinaryIO
 from planner_service.jobs.child_messages import decode, encode, evaluation_document, search_document, start_of
 from planner_service.problems import Problem
 from planner_service.reading import GivenProfiles, checked_problem, evaluation_parts, read_job
-from planner_service.solver_port import Document, Incumbent, SolverPort, load_solver
+from planner_service.solver_port import Document, Incumbent, LengthWish, SolverPort, load_solver
 from planner_service.store.records import StoredPlan
 
 PROGRESS_INTERVAL_S = 0.2
@@ -144,6 +146,12 @@ def check_problem(solver: SolverPort, job: dict[str, Any]) -> dict[str, Any]:
     return {"document": None if problem is sent else encode(problem).decode().rstrip(), "checked": asdict(checked)}
 
 
+def import_lengths(solver: SolverPort, job: dict[str, Any]) -> str:
+    """The import of one file of lengths."""
+    files = [(job["name"], io.BytesIO(base64.b64decode(job["file"])))]
+    return solver.import_lengths(files, LengthWish(**job["wish"]))
+
+
 def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbox) -> dict[str, Any]:
     """The answer of any job."""
     job = read_job(job)
@@ -157,6 +165,7 @@ def run_job(solver: SolverPort, job: dict[str, Any], inbox: Inbox, outbox: Outbo
         "check": lambda: check_problem(solver, job),
         "evaluate_unread": lambda: evaluation_document(solver.evaluate(*parts())),
         "import_hf_config": lambda: {"import": solver.import_hf_config(job["config"])},
+        "import_lengths": lambda: {"import": import_lengths(solver, job)},
         "admit": lambda: {"skeletons": solver.admit(job["problem"], job["most_skeletons"])},
         "search": lambda: run_search(solver, job, inbox, outbox),
         "evaluate": lambda: evaluation_document(solver.evaluate(job["problem"], job["layout"])),

@@ -117,6 +117,14 @@ class FakeSolver:
             raise Problem(409, "not_expressible", "unequal shares", [error])
         return orjson.dumps({"framework": framework, "version": "1", "files": [FILE], "command": plan.id}).decode()
 
+    def import_lengths(self, files, wish):
+        ((_, stream),) = files
+        if not stream.read():
+            raise Problem(422, "invalid_problem", "no lengths", [FieldProblem("", "missing", "no lengths were found")])
+        counts = {"sequence_lengths": {"counts": [[8, 1]]}, "max_sequence_length": 8, "truncate": False}
+        rest = {"kind": "lengths", "formats": ["lines"], "statistics": {}, "limit": {}, "max_relative_error": 0.0}
+        return orjson.dumps({**rest, **counts, "warnings": []}).decode()
+
     def import_hf_config(self, config):
         if "model_type" not in config:
             raise Problem(422, "invalid_problem", "no type", [FieldProblem("/model_type", "missing", "missing")])
