@@ -174,13 +174,14 @@ def test_the_examples_run(real, document):
     contract = Contract(document)
     called = set()
 
-    def call(path, method, headers=None, body=None, **names):
+    def call(path, method, headers=None, body=None, file=None, **names):
         called.add((path, method))
-        if body is None and "requestBody" in contract.operation(path, method):
+        if file is None and body is None and "requestBody" in contract.operation(path, method):
             body = contract.operation(path, method)["requestBody"]["content"]["application/json"]["example"]
         if body is not None:
             assert contract.body_complaint(path, method, body) is None
-        response = real.request(method.upper(), path.format(**names), headers=headers, json=body)
+        sent = {"json": body} if file is None else {"content": file}
+        response = real.request(method.upper(), path.format(**names), headers=headers, **sent)
         media = response.headers.get("content-type", "").partition(";")[0]
         content = response.json() if media.endswith("json") else response.text
         assert response.status_code < 400, content
@@ -218,6 +219,7 @@ def test_the_examples_run(real, document):
             plan["step_time_s"] * plan["slower_by_fraction"] / (1 + plan["slower_by_fraction"]), abs=1e-6 * plan["step_time_s"]
         )
     call("/v1/imports/hf-config", "post")
+    call("/v1/imports/lengths", "post", file=b"4096\n300\n")
     profile = call("/v1/calibrations", "post")
     assert call("/v1/profiles/{name}", "get", name=profile["name"]) == profile
     call("/v1/profiles", "get")
