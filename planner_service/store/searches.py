@@ -17,7 +17,7 @@ from planner_service.store.generation import next_generation, read_generation
 from planner_service.store.graves import bury_searches, is_buried
 from planner_service.store.identifiers import new_search_id
 from planner_service.store.records import NO_PROGRESS, Filters, NewSearch, SearchRecord
-from planner_service.store.tables import idempotency_keys, search_tags, searches
+from planner_service.store.tables import checkpoints, idempotency_keys, search_tags, searches
 
 SUBMIT_RETRIES = 5
 MICROSECONDS = 1_000_000
@@ -150,6 +150,7 @@ class SearchStore:
             seq = connection.execute(ended).scalar()
             if seq is not None:
                 log_state(connection, search_id, seq, step.target, moment_us)
+                connection.execute(delete(checkpoints).where(checkpoints.c.search_id == search_id))
             else:
                 connection.execute(asked)
             return _one(connection, searches.c.id == search_id)

@@ -54,7 +54,9 @@ def rows(engine, table, columns):
 def test_both_databases_of_a_revision_are_kept():
     """SQLite and PostgreSQL in lockstep, of every revision but the newest."""
     revisions = {name.split(".")[0] for name in KEPT}
-    assert {f"{revision}.sqlite3" for revision in revisions} | {f"{revision}.postgresql.sql" for revision in revisions} == set(KEPT)
+    assert {f"{revision}.sqlite3" for revision in revisions} | {f"{revision}.postgresql.sql" for revision in revisions} == set(
+        KEPT
+    )
     assert "0001" in revisions
 
 
