@@ -20,6 +20,7 @@ from solver.cost.architecture import (
     padded_vocabulary,
     projection_flops_per_token,
 )
+from solver.cost.encoders import encoder_flops_per_row, encoder_notes
 from solver.cost.memory_kernels import (
     ACTIVATIONS,
     BUFFERS,
@@ -199,7 +200,7 @@ class Evaluator:
             flops += count * (
                 tokens * projection_flops_per_token(kind, shape.model.hidden_size) + squares * attention_flops_per_work(kind)
             )
-        return 3.0 * flops * self._batch_ratio(assembled)
+        return (3.0 * flops + self.model.scenarios.rows * encoder_flops_per_row(self.problem)) * self._batch_ratio(assembled)
 
     def _squares(self, kind: LayerKind) -> float:
         """Squares of the documents' lengths that a layer's attention sees, mean over scenarios."""
@@ -256,7 +257,7 @@ class Evaluator:
         notes += [*self._loading_notes(assembled), *self._vocabulary_notes(layout)]
         if any(kind.mlp is not None and kind.mlp.kind == "moe" for kind in self.model.architecture.kinds):
             notes.append("Expert times are from microbenchmarks, uncalibrated on end-to-end runs: expect a wider error.")
-        return tuple(notes)
+        return (*notes, *encoder_notes(self.problem))
 
     def _loading_notes(self, assembled: Assembled) -> Iterator[str]:
         """Runs that train but do not resume: a checkpoint's optimizer states beside the allocated ones (Megatron-LM#1509)."""
@@ -315,7 +316,7 @@ def _memory_entry(assembled: Assembled, stage: int, group: str, chain: int) -> M
     else:
         verdict = "safe" if device + error <= limits[col.LIMIT_BYTES] else "fits"
     return MemoryEntry(
-        module="model",
+        module=assembled.model.planned_module,
         stage=stage,
         group=group,
         items=items,

@@ -140,7 +140,7 @@ def _communication(assembled: Assembled, chain: int, stage: int, micro_batches: 
         visible["dp"] += micro_batches * float(sharding.sum())
     for end in {0, stages - 1} if stage in (0, stages - 1) else set():
         if stage == end:
-            table = table_shard_seconds(laid.points, laid.meshes, scalars, point, point, laid.zero)
+            table = table_shard_seconds(laid.points, laid.meshes, scalars, point, point, laid.zero, end == 0)
             visible["dp"] += micro_batches * 2.0 * float(table)
     peer = float(peer_seconds(laid.points, laid.meshes, scalars, laid.peers, stages, laid.point_at, laid.point_at, chain, stage))
     visible["pp"] = micro_batches * vpp * 2.0 * peer

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from solver.certify.encoders import EncoderBytes, encoder_bytes
 from solver.certify.saved import Software, layer_input, operator_saved, saved_tensors
 from solver.certify.tensors import Grid, Parameter, layer_parameters, norm, padded_vocabulary, table_numbers
 from solver.layout import Layout, Part, Recompute, Stage
@@ -94,6 +95,13 @@ class RankClass:
     @property
     def software(self) -> Software:
         return Software.of(self.problem.workload)
+
+    @property
+    def encoders(self) -> EncoderBytes:
+        """The modules before the language model, where this stage runs them."""
+        if "embedding" not in self.stage.holds:
+            return EncoderBytes([], [], 0.0, 0.0)
+        return encoder_bytes(self.problem, self.grid, self.layout.mbs, self.software)
 
 
 def rank_classes(problem: Problem, layout: Layout) -> Iterator[RankClass]:
@@ -261,7 +269,7 @@ def _kept_bytes_each(rank: RankClass) -> tuple[float, float, float]:
 
 
 def _all_parameters(rank: RankClass) -> list[Parameter]:
-    return [*chain.from_iterable(_per_layer_parameters(rank)), *_end_parameters(rank)]
+    return [*chain.from_iterable(_per_layer_parameters(rank)), *_end_parameters(rank), *rank.encoders.trained]
 
 
 def _states(rank: RankClass) -> dict[str, float]:
@@ -269,8 +277,9 @@ def _states(rank: RankClass) -> dict[str, float]:
     shard, offloaded = rank.stage.strategy.shard, rank.stage.strategy.offload.optimizer
     weight_bytes, gradient_bytes, optimizer_bytes = _kept_bytes_each(rank)
     gradients = _state_bytes(rank, parameters, gradient_bytes, shard.gradients.shard)
+    frozen = _state_bytes(rank, rank.encoders.frozen, rank.grid.element_bytes, shard.parameters.shard)
     return {
-        "weights": _state_bytes(rank, parameters, weight_bytes, shard.parameters.shard),
+        "weights": _state_bytes(rank, parameters, weight_bytes, shard.parameters.shard) + frozen,
         "gradients": gradients * (1 - offloaded) if shard.zero >= 2 else gradients,
         "optimizer": _updated_bytes(rank, optimizer_bytes) * (1 - offloaded),
     }
@@ -291,8 +300,10 @@ def _working_set(rank: RankClass) -> dict[str, float]:
     schedule = get_schedule(rank.layout.schedule.kind)
     in_flight = schedule.in_flight(rank.index, rank.layout.pp, rank.layout.vpp, rank.part.micro_batches)
     boundary = layer_input(rank.model, rank.grid).size_bytes
-    items = {"activations": in_flight * (_saved_bytes(rank) + boundary)}
-    work, logits = _work_bytes(rank), _logits_bytes(rank)
+    encoders = rank.encoders
+    items = {"activations": in_flight * (_saved_bytes(rank) + boundary + encoders.saved_bytes)}
+    work = max(_work_bytes(rank), rank.settings["working_set_factor"] * encoders.work_bytes)
+    logits = _logits_bytes(rank)
     items["workspace" if work >= logits else "logits"] = max(work, logits)
     items["buffers"] = _gather_bytes(rank) + _sharding_buffer_bytes(rank)
     return items

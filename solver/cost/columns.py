@@ -54,7 +54,14 @@ POINT_GROUP = 14
 WEIGHT_BYTES = 15
 STREAM_BYTES_PER_S = 16
 POINT_MBS = 17
-POINT_COLUMNS = 18
+ENCODER_PARAMETERS = 18
+"""of the modules before the language model, trained and frozen: what sharded weights gather on the first stage"""
+FROZEN_PARAMETERS = 19
+ENCODER_SAVED = 20
+"""bytes a micro-batch in flight keeps of them"""
+ENCODER_WORK = 21
+"""bytes of their widest layer while it runs or is rebuilt"""
+POINT_COLUMNS = 22
 
 # --- per mesh (mesh table, float64[meshes, MESH_COLUMNS]): gradient groups of one stage ---------------------------------------
 SHARD_RANKS = 0

@@ -21,9 +21,12 @@ from solver.cost.columns import (
     DEVICES_PER_NODE,
     DYNAMIC_ERROR,
     EMBEDDING_PARAMETERS,
+    ENCODER_SAVED,
+    ENCODER_WORK,
     EXPERT_PARAMETERS,
     EXPERT_SHARD_RANKS,
     EXPERTS_ALWAYS_SHARDED,
+    FROZEN_PARAMETERS,
     GATHER_BYTES,
     GRADIENT_STATE,
     HOST_LIMIT_BYTES,
@@ -147,6 +150,9 @@ def state_memory(
     cut = dense / shard + expert / expert_shard
     single = shard * meshes[mesh, REPLICATED_RANKS] == 1.0
     memory[chain, stage, WEIGHTS] = scalars[KEPT_WEIGHT_STATE] * (cut if zero >= 3 else whole)
+    if stage == 0:
+        frozen = points[point, FROZEN_PARAMETERS]
+        memory[chain, stage, WEIGHTS] += scalars[WEIGHT_STATE] * (frozen / shard if zero >= 3 else frozen)
     memory[chain, stage, GRADIENTS] = scalars[KEPT_GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
     kept = cut if zero >= 1 or (single and scalars[EXPERTS_ALWAYS_SHARDED] > 0.0) else whole
     each = scalars[KEPT_OPTIMIZER_STATE] + (0.0 if zero >= 1 or single else scalars[WHOLE_STEP_STATE])
@@ -203,8 +209,11 @@ def finish_memory(
 ) -> int:
     """Write the activation columns and the totals; the verdict of the rank."""
     saved, widest, rebuilt = layers
-    memory[chain, stage, ACTIVATIONS] = flight * (saved + points[point, BOUNDARY_BYTES])
+    kept = points[point, ENCODER_SAVED] if stage == 0 else 0.0
+    memory[chain, stage, ACTIVATIONS] = flight * (saved + points[point, BOUNDARY_BYTES] + kept)
     work = scalars[WORKING_SET_FACTOR] * (widest if rebuilt else 0.5 * widest)
+    if stage == 0:
+        work = max(work, scalars[WORKING_SET_FACTOR] * points[point, ENCODER_WORK])
     logits = points[point, LOGITS_BYTES] if stage == stages - 1 else 0.0
     memory[chain, stage, WORKSPACE] = work if work >= logits else 0.0
     memory[chain, stage, LOGITS] = logits if logits > work else 0.0

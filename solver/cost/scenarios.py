@@ -160,8 +160,7 @@ def reach(problem: Problem, attention: SoftmaxAttention | MlaAttention) -> Reach
 
 def reaches(problem: Problem) -> tuple[Reach, ...]:
     """Distinct reaches of the model other than the whole sequence."""
-    model = problem.model.transformer
-    assert model is not None
+    model = problem.transformer
     found = {
         reach(problem, block.attention)
         for block in model.blocks

@@ -9,6 +9,7 @@ import numpy as np
 from solver.cost import columns as col
 from solver.cost.architecture import Architecture, LayerKind, architecture, padded_vocabulary
 from solver.cost.compute import DeviceCosts
+from solver.cost.encoders import EncoderCosts, encoder_costs
 from solver.cost.network import GroupLink, Network, group_link, group_network
 from solver.cost.operators import LayerCosts, Points, fill_times
 from solver.cost.saved import saved_bytes
@@ -41,6 +42,12 @@ class CostModel:
     scalars: np.ndarray
     groups: np.ndarray
     shared: SharedConstants
+
+    @property
+    def planned_module(self) -> str:
+        """The name of the module that is planned: the last of several, `model` when there is one."""
+        modules = self.problem.model.modules
+        return modules[-1].name if modules is not None else "model"
 
     def point_tables(self, group: int, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """(kind table [points, kinds, KIND_COLUMNS], point table [points, POINT_COLUMNS]) on one group."""
@@ -83,6 +90,8 @@ class CostModel:
         table[:, col.GATHER_BYTES] = np.where(gathers, buffers * costs.element * hidden * tokens, 0.0)
         table[:, col.LOGITS_BYTES] = self._logits_bytes(costs, vocabulary)
         self._fill_ends(costs, vocabulary, table)
+        if self.problem.encoders:
+            _fill_encoders(encoder_costs(costs), table)
         table[:, col.POINT_TP], table[:, col.POINT_CP] = points.tp, points.cp
         table[:, col.POINT_EP], table[:, col.POINT_ETP] = points.ep, points.etp
         table[:, col.POINT_MBS] = points.mbs
@@ -185,6 +194,17 @@ class CostModel:
         return link.latency_s, 1.0 / link.bytes_per_s
 
 
+def _fill_encoders(encoders: EncoderCosts, table: np.ndarray) -> None:
+    """The modules before the language model belong to the embedding: same stage, once per micro-batch."""
+    table[:, col.EMBEDDING_FORWARD] += encoders.forward_s
+    table[:, col.EMBEDDING_BACKWARD] += encoders.backward_s
+    table[:, col.EMBEDDING_PARAMETERS] += encoders.trained
+    table[:, col.ENCODER_PARAMETERS] = encoders.trained + encoders.frozen
+    table[:, col.FROZEN_PARAMETERS] = encoders.frozen
+    table[:, col.ENCODER_SAVED] = encoders.saved
+    table[:, col.ENCODER_WORK] = encoders.work
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MeshShape:
     """Integer arrays of equal length; `replicate` is the number of copies of a shard group."""
@@ -216,8 +236,7 @@ def peer_table(model: CostModel) -> np.ndarray:
 def cost_model(problem: Problem, shared: SharedConstants | None = None) -> CostModel:
     """Compile a normalised problem; `shared` other than the shipped constants is for fitting them."""
     shared = shared or shared_constants()
-    model = problem.model.transformer
-    assert model is not None, "the cost model works on normalised problems"
+    model = problem.transformer
     shape = architecture(model)
     scenarios = scenario_set(problem)
     groups = problem.cluster.groups

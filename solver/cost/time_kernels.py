@@ -11,6 +11,7 @@ from solver.cost.columns import (
     DENSE_PARAMETERS,
     EMBEDDING_BACKWARD,
     EMBEDDING_FORWARD,
+    ENCODER_PARAMETERS,
     EXPERT_PARAMETERS,
     EXPERT_SHARD_LATENCY,
     EXPERT_SHARD_RANKS,
@@ -83,11 +84,13 @@ def shard_seconds(
 
 
 @compiled
-def table_shard_seconds(points: np.ndarray, meshes: np.ndarray, scalars: np.ndarray, point: int, mesh: int, zero: int) -> float:
-    """Seconds one direction of the embedding or head pays for gathering its table under ZeRO-3."""
+def table_shard_seconds(
+    points: np.ndarray, meshes: np.ndarray, scalars: np.ndarray, point: int, mesh: int, zero: int, first: bool
+) -> float:
+    """Seconds one direction of the embedding (`first`, with the modules before it) or head pays for gathering under ZeRO-3."""
     if zero < 3 or meshes[mesh, SHARD_RANKS] <= 1.0:
         return 0.0
-    moved = points[point, TABLE_PARAMETERS] * scalars[WEIGHT_STATE]
+    moved = (points[point, TABLE_PARAMETERS] + (points[point, ENCODER_PARAMETERS] if first else 0.0)) * scalars[WEIGHT_STATE]
     return float((meshes[mesh, SHARD_LATENCY] + meshes[mesh, SHARD_SLOPE] * moved) * (1.0 - scalars[SHARD_OVERLAP]))
 
 
@@ -205,11 +208,11 @@ def operation_seconds(
                     shard_seconds(kinds, points, meshes, scalars, point, mesh, kind, zero, sharding)
                 add_layer(kinds, point, kind, options[layer], 1.0, sharding, times)
             if virtual == 0:
-                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero)
+                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero, True)
                 times[0] += points[point, EMBEDDING_FORWARD] + table
                 times[2] += points[point, EMBEDDING_BACKWARD] + table
             if virtual == last_virtual:
-                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero)
+                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero, False)
                 times[0] += points[point, HEAD_FORWARD] + table
                 times[2] += points[point, HEAD_BACKWARD] + table
                 if scalars[MTP_LAYERS] > 0.0:

@@ -84,6 +84,10 @@ def _without_flag(problem: Problem, layout: Layout) -> Iterator[FieldError]:
     if asked.name == RULE_SET.name and asked.version not in RULE_SET.versions:
         text = f"the export is written for {RULE_SET.name} {VERSION}, not {asked.version}"
         yield FieldError("/framework/version", "not_supported", text, RULE_SET.versions)
+    if problem.encoders:
+        yield FieldError(
+            "/model/modules", "not_supported", "pretrain_gpt.py trains one language model, without a vision tower", None
+        )
     yield from inexpressible_model(problem.transformer)
     yield from inexpressible_workload(problem, layout)
     yield from inexpressible_order(layout)

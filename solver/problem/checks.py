@@ -23,6 +23,8 @@ def check(problem: Problem, findings: Findings) -> None:
     """Note every disagreement. What `complete` could not fill was noted there and is passed over."""
     if problem.model.transformer is not None:
         _check_model(problem.model.transformer, problem.workload, findings)
+    elif problem.model.modules is not None and problem.model.modules[-1].transformer is not None:
+        _check_model(problem.model.modules[-1].transformer, problem.workload, findings)
     _check_lengths(problem.workload, findings)
     _check_assumptions(problem.workload, findings)
     _check_groups(problem.cluster, findings)

@@ -9,15 +9,13 @@ from itertools import combinations
 from typing import Any
 
 from solver import catalog
-from solver.errors import InvalidProblem
-from solver.importers.hf_config import import_hf_config
 from solver.problem.cluster import Cluster, FabricTier, Group, Host, Link
+from solver.problem.complete_model import complete_model
 from solver.problem.constraints import typed_constraints
 from solver.problem.fabric import complete_fabric
 from solver.problem.findings import Findings
-from solver.problem.model import Block, LinearAttention, Model, SoftmaxAttention, Transformer
-from solver.problem.pointers import Path
 from solver.problem.problem import Problem
+from solver.problem.samples import complete_lengths
 from solver.problem.workload import Kernels, Software, Workload
 
 #: Frameworks that run on the profile of another one until they have their own.
@@ -26,74 +24,17 @@ _PROFILE_OF_FRAMEWORK = {"any": "megatron-core"}
 
 def complete(problem: Problem, findings: Findings) -> Problem:
     """The problem with every gap filled."""
+    model = complete_model(problem.model, findings)
+    lengths = complete_lengths(problem.workload.sequence_lengths, model.modules, findings)
+    workload = problem.workload.model_copy(update={"sequence_lengths": lengths})
     return problem.model_copy(
         update={
-            "model": _complete_model(problem.model, findings),
-            "workload": _complete_workload(problem.workload, problem.framework.name, findings),
+            "model": model,
+            "workload": _complete_workload(workload, problem.framework.name, findings),
             "cluster": _complete_cluster(problem.cluster, findings),
             "constraints": typed_constraints(problem.constraints, findings),
         }
     )
-
-
-def _complete_model(model: Model, findings: Findings) -> Model:
-    """The model as `transformer`; other forms stay as they are (and are refused elsewhere)."""
-    transformer = _sizes(model, findings)
-    if transformer is None:
-        return model
-    path = ("model", "transformer")
-    blocks = tuple(
-        _complete_block(block, transformer, (*path, "blocks", i), findings) for i, block in enumerate(transformer.blocks)
-    )
-    return Model(transformer=transformer.model_copy(update={"blocks": blocks}))
-
-
-def _sizes(model: Model, findings: Findings) -> Transformer | None:
-    if model.preset is not None:
-        try:
-            preset = catalog.find_model(model.preset).model
-        except catalog.UnknownName as error:
-            code = "ambiguous_name" if error.ambiguous else "unknown_name"
-            findings.add(("model", "preset"), code, str(error), error.candidates)
-            return None
-        return _only_transformer(preset, ("model", "preset"), findings)
-    if model.hf_config is not None:
-        try:
-            imported = import_hf_config(model.hf_config).model
-        except InvalidProblem as error:
-            for item in error.errors:
-                parts = tuple(p.replace("~1", "/").replace("~0", "~") for p in item.pointer.split("/")[1:])
-                findings.take(("model", "hf_config", *parts), item)
-            return None
-        return _only_transformer(imported, ("model", "hf_config"), findings)
-    return model.transformer
-
-
-def _only_transformer(content: dict[str, Any], path: Path, findings: Findings) -> Transformer | None:
-    if "modules" in content:
-        findings.add(path, "not_supported", "a vision tower beside the language model is not supported in this version")
-        return None
-    return Transformer.model_validate(content["transformer"])
-
-
-def _complete_block(block: Block, transformer: Transformer, path: tuple[str | int, ...], findings: Findings) -> Block:
-    """Key/value heads default to the heads, the head width to hidden_size / heads, keys to the width of values."""
-    block = block.model_copy(update={"norms": block.norm_count})
-    attention = block.attention
-    if not isinstance(attention, SoftmaxAttention | LinearAttention):
-        return block
-    kv_heads = attention.kv_heads or attention.heads
-    if attention.heads % kv_heads:
-        findings.add((*path, "attention", "kv_heads"), "conflict", f"kv_heads must divide heads ({attention.heads})")
-    if not attention.head_dim and transformer.hidden_size % attention.heads:
-        findings.add((*path, "attention", "heads"), "conflict", "heads does not divide hidden_size; give head_dim")
-    head_dim = attention.head_dim or max(1, transformer.hidden_size // attention.heads)
-    filled: dict[str, int | bool] = {"kv_heads": kv_heads, "head_dim": head_dim}
-    if isinstance(attention, LinearAttention):
-        filled["key_head_dim"] = attention.key_head_dim or head_dim
-    else:
-        filled["output_bias"] = attention.has_output_bias
-    return block.model_copy(update={"attention": attention.model_copy(update=filled)})
 
 
 def _complete_workload(workload: Workload, framework: str, findings: Findings) -> Workload:

@@ -7,7 +7,7 @@ from typing import Any
 
 from solver.problem.cluster import Cluster, Group, Link
 from solver.problem.lengths import SequenceLengths
-from solver.problem.model import Block, Transformer
+from solver.problem.model import Block, Model, Module, Transformer
 from solver.problem.options import Constraints
 from solver.problem.problem import Problem
 from solver.problem.workload import Scenarios, Workload
@@ -18,10 +18,9 @@ def normalise(problem: Problem) -> Problem:
 
     Takes a parsed (complete) problem. Idempotent.
     """
-    transformer = _normal_transformer(problem.transformer)
     return problem.model_copy(
         update={
-            "model": problem.model.model_copy(update={"transformer": transformer}),
+            "model": _normal_model(problem.model),
             "workload": _normal_workload(problem.workload),
             "cluster": _normal_cluster(problem.cluster, problem.workload),
             "constraints": _normal_constraints(problem.constraints),
@@ -35,7 +34,22 @@ def normal_form(problem: Problem) -> dict[str, Any]:
     document["search"] = problem.search.model_dump(mode="json")
     software = document["workload"]["software"]
     document["workload"]["software"] = {"assumptions": software["assumptions"]}
+    if problem.workload.sequence_lengths.samples is not None:
+        del document["workload"]["sequence_lengths"]["counts"]  # they follow from the samples and the modules
     return document
+
+
+def _normal_model(model: Model) -> Model:
+    if model.modules is not None:
+        return model.model_copy(update={"modules": tuple(_normal_module(module) for module in model.modules)})
+    assert model.transformer is not None, "a parsed problem has a transformer"
+    return model.model_copy(update={"transformer": _normal_transformer(model.transformer)})
+
+
+def _normal_module(module: Module) -> Module:
+    if module.transformer is None:
+        return module
+    return module.model_copy(update={"transformer": _normal_transformer(module.transformer)})
 
 
 def _normal_transformer(transformer: Transformer) -> Transformer:
@@ -63,13 +77,19 @@ def _normal_workload(workload: Workload) -> Workload:
 
 
 def _normal_lengths(lengths: SequenceLengths) -> SequenceLengths:
-    """Counts by length, equal lengths added up. A form is never turned into another one."""
+    """Counts by length, equal lengths added up; samples likewise. A form is never turned into another one."""
     if lengths.counts is None:
         return lengths
     total: Counter[int] = Counter()
     for length, count in lengths.counts:
         total[length] += count
-    return lengths.model_copy(update={"counts": tuple(sorted(total.items()))})
+    update: dict[str, Any] = {"counts": tuple(sorted(total.items()))}
+    if lengths.samples is not None:
+        samples: Counter[tuple[tuple[str, int], ...]] = Counter()
+        for own, count in lengths.samples:
+            samples[tuple(sorted((name, tokens) for name, tokens in own.items() if tokens))] += count
+        update["samples"] = tuple((dict(own), count) for own, count in sorted(samples.items()))
+    return lengths.model_copy(update=update)
 
 
 def _normal_cluster(cluster: Cluster, workload: Workload) -> Cluster:

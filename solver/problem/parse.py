@@ -13,7 +13,7 @@ from solver.problem.findings import Findings
 from solver.problem.pointers import field_errors
 from solver.problem.problem import Problem
 from solver.problem.shorthand import expand
-from solver.problem.supported import check_sizes, check_supported
+from solver.problem.supported import check_parts, check_supported
 from solver.problem.tree import check_tree
 
 
@@ -37,7 +37,7 @@ def parse_problem(document: Mapping[str, Any]) -> Problem:
     assert problem is not None
     check_supported(problem, findings)
     completed = complete(problem, findings)
-    check_sizes(problem.model, completed.model.transformer, findings)
+    check_parts(completed, findings)
     check(completed, findings)
     findings.raise_if_any(moved)
     return completed

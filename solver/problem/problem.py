@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from solver.problem.cluster import Cluster
-from solver.problem.model import Model, Transformer
+from solver.problem.model import Model, Module, Transformer
 from solver.problem.options import Constraints, Framework, Objective, Running, Search
 from solver.problem.spec import Spec
 from solver.problem.workload import Workload
@@ -23,7 +23,13 @@ class Problem(Spec):
 
     @property
     def transformer(self) -> Transformer:
-        """The sizes of the model of a parsed problem."""
-        transformer = self.model.transformer
+        """The sizes of the model of a parsed problem; of several modules those of the last, which is the one planned."""
+        modules = self.model.modules
+        transformer = self.model.transformer if modules is None else modules[-1].transformer
         assert transformer is not None, "a parsed problem has a transformer"
         return transformer
+
+    @property
+    def encoders(self) -> tuple[Module, ...]:
+        """The modules that feed the planned one; none for a single model."""
+        return self.model.modules[:-1] if self.model.modules is not None else ()

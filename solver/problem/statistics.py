@@ -17,7 +17,7 @@ def mean_tokens(lengths: SequenceLengths, max_sequence_length: int) -> float:
     if lengths.histogram is not None:
         rows = tuple(zip(lengths.histogram.edges[1:], lengths.histogram.counts, strict=True))
     else:
-        assert lengths.counts is not None, "samples have no single mean"
+        assert lengths.counts is not None, "samples are completed by the counts of the last module"
         rows = lengths.counts
     total = sum(count for _, count in rows)
     return sum(min(length, max_sequence_length) * count for length, count in rows) / total
@@ -41,15 +41,20 @@ def expected_rows(workload: Workload) -> float:
         return float(batch.sequences)
     assert batch.tokens is not None
     is_packed = "padded" not in workload.batching
-    if is_packed or lengths.samples is not None:
+    if is_packed or _unknown(lengths):
         return batch.tokens / workload.max_sequence_length if workload.max_sequence_length else 0.0
     return batch.tokens / mean_tokens(lengths, workload.max_sequence_length)
+
+
+def _unknown(lengths: SequenceLengths) -> bool:
+    """Samples that could not be completed (which was noted)."""
+    return lengths.samples is not None and lengths.counts is None
 
 
 def expected_draws(workload: Workload) -> float:
     """About how many sequence lengths are drawn for all scenarios (0 when the length is constant)."""
     lengths, batch = workload.sequence_lengths, workload.global_batch
-    if lengths.is_constant or lengths.samples is not None:
+    if lengths.is_constant or _unknown(lengths):
         return 0.0
     mean = mean_tokens(lengths, workload.max_sequence_length)
     if batch.tokens is not None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from solver.problem.cluster import Cluster
 from solver.problem.findings import Findings
-from solver.problem.model import MODEL_FORMS, Model, Transformer
+from solver.problem.model import MODEL_FORMS, Model
 from solver.problem.options import Constraints
 from solver.problem.pointers import Path
 from solver.problem.problem import Problem
@@ -17,6 +17,8 @@ FRAMEWORKS: Final = {
     "any": ("latest-known",),
     "megatron-core": ("latest-known", "0.20", "0.16", "0.15", "0.14", "0.13", "0.12", "0.11", "0.10"),
 }
+#: Those of them that can run several modules.
+FRAMEWORKS_OF_MODULES: Final = ("any",)
 OBJECTIVES: Final = ("step_time", "cost")
 OPTIMIZERS: Final = ("adamw", "adam", "adamw_8bit", "lion", "sgd", "custom")
 TASKS: Final = ("pretrain", "finetune")
@@ -67,33 +69,23 @@ def _member(value: str, allowed: tuple[str, ...], path: Path, findings: Findings
 
 
 def _check_forms(model: Model, findings: Findings) -> None:
-    for form in ("modules", "layers"):
-        if getattr(model, form) is not None:
-            allowed = tuple(f for f in MODEL_FORMS if f != "layers")
-            _refuse(("model", form), f"a model given by {form} is not supported in this version", findings, allowed)
+    if model.layers is not None:
+        allowed = tuple(form for form in (*MODEL_FORMS, "modules") if form != "layers")
+        _refuse(("model", "layers"), "a model given by layers is not supported in this version", findings, allowed)
 
 
-#: Fields of a transformer that are not priced yet, with the values that are.
-_MODEL_VALUES: Final[dict[str, tuple[object, ...]]] = {"embedding_features": (0,), "output_features": (0,)}
-
-
-def check_sizes(asked: Model, transformer: Transformer | None, findings: Findings) -> None:
-    """Note what is not priced in the sizes of a model, where the user gave them or what they come from."""
-    if transformer is None:
-        return
-    form = next(name for name in MODEL_FORMS if getattr(asked, name) is not None)
-
-    for key, priced in _MODEL_VALUES.items():
-        value = getattr(transformer, key)
-        if value not in priced:
-            at = ("model", form, key) if form == "transformer" else ("model", form)
-            message = f"{key} {value!r} is not supported in this version"
-            _refuse(at, message, findings, priced if form == "transformer" else None)
+def check_parts(problem: Problem, findings: Findings) -> None:
+    """Note what cannot be honoured of a completed model: an encoder alone, and several modules where one is expected."""
+    model = problem.model
+    if model.transformer is not None and (model.transformer.embedding_features or model.transformer.output_features):
+        message = "an encoder of features is a module beside a language model"
+        _refuse(("model", "transformer"), message, findings)
+    if model.modules is not None and problem.framework.name not in FRAMEWORKS_OF_MODULES:
+        message = f"{problem.framework.name} has no flags for a module beside the language model in this version"
+        _refuse(("framework", "name"), message, findings, FRAMEWORKS_OF_MODULES)
 
 
 def _check_workload(workload: Workload, findings: Findings) -> None:
-    if workload.sequence_lengths.samples is not None:
-        _refuse(("workload", "sequence_lengths", "samples"), "joint samples are not supported in this version", findings)
     for index, batching in enumerate(workload.batching):
         _member(batching, BATCHINGS, ("workload", "batching", index), findings)
     _member(workload.precision, PRECISIONS, ("workload", "precision"), findings)

@@ -129,8 +129,7 @@ def _binding(session: Session, state: SearchState) -> tuple[str, str]:
     problem = session.problem
     if (state.tally.evaluated or state.tally.bound) and problem.constraints.max_step_time_s is not None:
         return "max_step_time_s", f"No plan that fits is as fast as {problem.constraints.max_step_time_s:g} s a step."
-    model = problem.model.transformer
-    assert model is not None
+    model = problem.transformer
     per_parameter = sum(state_bytes(problem))
     states = parameter_count(model) * per_parameter
     offered = sum(group.nodes * group.devices_per_node * group.device.memory_bytes for group in problem.cluster.groups)

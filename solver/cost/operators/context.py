@@ -68,9 +68,7 @@ class LayerCosts:
         shared: SharedConstants,
     ) -> None:
         self.problem = problem
-        model = problem.model.transformer
-        assert model is not None, "the cost model works on normalised problems"
-        self.model = model
+        self.model = problem.transformer
         self.hidden = float(self.model.hidden_size)
         self.workload = problem.workload
         self.kernels = problem.workload.kernels

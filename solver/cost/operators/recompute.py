@@ -21,8 +21,7 @@ def selective_modules(problem: Problem) -> tuple[str, ...]:
         return ("op",)
     if problem.workload.kernels.attention == "unfused":
         return ("core_attn",)
-    model = problem.model.transformer
-    assert model is not None
+    model = problem.transformer
     modules = ["layernorm"]
     if any(block.mlp is not None and block.mlp.kind == "dense" for block in model.blocks):
         modules.append("mlp")
