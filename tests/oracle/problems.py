@@ -24,6 +24,8 @@ def random_problem(seed: int, most_layouts: int = MOST_LAYOUTS) -> Problem:
         _let_activations_bind(random.Random(f"activations {seed}"), document)
     if seed % 4 == 0:
         document["search"]["force"] = "bounds"
+    if seed % 5 == 2 and document["framework"] == "any":
+        _feed_from_an_encoder(random.Random(f"encoder {seed}"), document)
     problem = normalise(parse_problem(document))
     for word, values in _narrowings(rng, document):
         count = layouts_count(options_of(problem), most_layouts)
@@ -32,6 +34,27 @@ def random_problem(seed: int, most_layouts: int = MOST_LAYOUTS) -> Problem:
         document["constraints"]["allowed"][word] = values
         problem = normalise(parse_problem(document))
     return problem
+
+
+def _feed_from_an_encoder(rng: random.Random, document: dict[str, Any]) -> None:
+    """A vision tower before the model, whose layers may cost as much as those of the model."""
+    hidden = 64 * rng.choice([4, 16])
+    attention = {"kind": "softmax", "heads": rng.choice([4, 6]), "head_dim": 64, "causal": False, "bias": True}
+    mlp = {"kind": "dense", "hidden_size": 4 * hidden, "gated": False}
+    language = document["model"]["transformer"]
+    encoder = {
+        "hidden_size": hidden,
+        "embedding_features": 588,
+        "output_features": language["hidden_size"],
+        "output_merge": 4,
+        "blocks": [{"repeat": rng.randint(1, 3), "attention": attention, "mlp": mlp}],
+    }
+    document["model"] = {
+        "modules": [
+            {"name": "vision", "trainable": rng.random() < 0.5, "transformer": encoder},
+            {"name": "language", "inputs": [{"from": "vision", "tokens_ratio": 0.25}], "transformer": language},
+        ]
+    }
 
 
 def _document(rng: random.Random) -> dict[str, Any]:
@@ -188,7 +211,9 @@ def _assumptions(rng: random.Random) -> dict[str, float]:
 
 def _narrowings(rng: random.Random, document: dict[str, Any]) -> list[tuple[str, list[Any]]]:
     """Constraints that make the space smaller, in random order, the harshest last."""
-    layers = sum(block["repeat"] for block in document["model"]["transformer"]["blocks"])
+    model = document["model"]
+    planned = model["modules"][-1] if "modules" in model else model
+    layers = sum(block["repeat"] for block in planned["transformer"]["blocks"])
     soft = [
         ("mbs", rng.choice([[1, 2], [1], [2, 4]])),
         ("zero", rng.sample([0, 1, 2, 3], 2) if document["framework"] == "any" else [0, 1]),

@@ -15,12 +15,11 @@ EXAMPLES = Path(os.environ.get("PLANNER_SHARED_DIR", ROOT / "../shared")) / "exa
 
 pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="no shared examples (PLANNER_SHARED_DIR)")
 
-TAKEN = ("deepseek-v3-256-h100", "finetune-8-a100-40", "llama-3.1-70b-mixed")
+TAKEN = ("deepseek-v3-256-h100", "finetune-8-a100-40", "llama-3.1-70b-mixed", "vision-language-16-a100")
 NOT_YET = {
     "lora-8-a100-40": {"/workload/task/kind", "/constraints/allowed/offload_activations"},
     "measured-layers-8-a100": {"/model/layers"},
     "replan-lost-node": {"/running"},
-    "vision-language-16-a100": {"/model/modules", "/workload/sequence_lengths/samples"},
 }
 
 
