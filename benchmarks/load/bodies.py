@@ -19,7 +19,7 @@ def large_bodies(size_bytes: int = SIZE_BYTES) -> dict[str, tuple[str, bytes]]:
         "unknown fields": ("/v1/searches", encoded({f"field{index:07d}": 0 for index in range(size_bytes // field)})),
         "lengths": ("/v1/searches", encoded(with_lengths(lengths))),
         "escapes": ("/v1/searches", encoded({**PROBLEM, "label": "\x01" * (size_bytes // 6 - 200)})),
-        "nested lists": ("/v1/searches", encoded({"model": [[[]]] * (size_bytes // 8)})),
+        "nested lists": ("/v1/searches", encoded({"model": [[[]]] * (size_bytes // 5 - 10)})),
         "hf config": ("/v1/imports/hf-config", filled({**HF_CONFIG, "comment": ""}, size_bytes)),
         "evaluation": ("/v1/evaluations", filled({"problem": PROBLEM, "layout": {"tp": 1, "x": ""}}, size_bytes)),
         "not JSON": ("/v1/searches", b"[" * size_bytes),

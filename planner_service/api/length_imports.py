@@ -11,6 +11,7 @@ import base64
 from dataclasses import asdict
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
@@ -51,5 +52,6 @@ async def import_lengths(
     raw = await any_body(request)
     unpacked_bytes = UNPACKED_BODIES * desk.services.settings.max_body_bytes
     wish = LengthWish(column, max_tokens, characters_per_token, unpacked_bytes)
-    job = {"kind": "import_lengths", "name": name, "file": base64.b64encode(raw).decode(), "wish": asdict(wish)}
+    file = (await to_thread.run_sync(base64.b64encode, raw)).decode()
+    job = {"kind": "import_lengths", "name": name, "file": file, "wish": asdict(wish)}
     return json_response((await asyncio.wrap_future(desk.reader.submit(job)))["import"])

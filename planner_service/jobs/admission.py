@@ -18,7 +18,7 @@ class Admission:
 
     def __init__(self, settings: Settings, solver_name: str) -> None:
         self._most = settings.search_max_skeletons
-        self._counter = Evaluator(settings, solver_name, timeout_s=TIMEOUT_S)
+        self._counter = Evaluator(settings, solver_name, timeout_s=TIMEOUT_S, first_job="ready")
 
     def check(self, problem: dict[str, Any] | orjson.Fragment) -> None:
         """Returns when the problem may be queued; raises the solver's refusal, or 429 when too many wait to be counted."""

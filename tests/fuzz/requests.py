@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from dataclasses import dataclass, field
@@ -14,6 +15,22 @@ from tests.fuzz.instances import TEXTS, Instances, damaged, damaged_bytes
 QUICK = {"search": {"time_limit_s": 1.0, "alternatives": 1}}
 GOOD: dict[str, Any] = {"/v1/searches": {**PROBLEM, **QUICK}}
 """Where the example of the document would take too long."""
+JSON = "application/json"
+LENGTHS = b"length\n4096\n300\n17\n"
+FILES = (
+    LENGTHS,
+    b"4096\n300\n",
+    b'{"length": 5}\n{"length": 7}\n',
+    b'{"counts": [[512, 3]]}',
+    b"[1, 2, 3]",
+    gzip.compress(LENGTHS, mtime=0),
+    gzip.compress(b"\0" * 2**20, mtime=0),
+    b"PAR1" + b"\0" * 20 + b"PAR1",
+    b"\x93NUMPY\x01\x00v\x00{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }".ljust(127) + b"\n" + bytes(16),
+    b"MMIDIDX\x00\x00" + bytes(60),
+    b"",
+)
+"""Files that hold, or nearly hold, sequence lengths."""
 WEIGHTS = {"/v1/calibrations": 0.2, "/v1/plans/{plan_id}/timeline": 0.5}
 """How often compared with 1 for most, 4 for those with bodies: these take seconds when they are right."""
 HEADERS: dict[str, tuple[str, ...]] = {
@@ -125,7 +142,7 @@ class Requests:
         headers = {name: source.choice(values) for name, values in HEADERS.items() if source.random() < 0.04}
         body = self._body(path, operation, instances, source)
         if "requestBody" in operation:
-            headers = {"Content-Type": "application/json", **headers}
+            headers = {"Content-Type": next(iter(operation["requestBody"]["content"])), **headers}
         full = target + ("?" + "&".join(query) if query else "")
         head = method == "get" and source.random() < 0.05
         return Request(wire("HEAD" if head else method.upper(), full, headers, body), (path, method), head)
@@ -141,7 +158,9 @@ class Requests:
         """By the schema, or a good one that was damaged as a document or as bytes."""
         if "requestBody" not in operation:
             return b""
-        content = operation["requestBody"]["content"]["application/json"]
+        if JSON not in operation["requestBody"]["content"]:
+            return damaged_bytes(source.choice(FILES), source) if source.random() < 0.8 else source.choice(FILES)
+        content = operation["requestBody"]["content"][JSON]
         good = GOOD.get(path, content["example"])
         roll = source.random()
         if roll < 0.3:

@@ -39,9 +39,9 @@ def test_requests_follow_from_their_numbers(document):
     """The same number, the same bytes; and most kinds of operation come early."""
     first, second = Requests(document, 5), Requests(document, 5)
     known = Known(["0" * 26], ["0" * 64])
-    made = [first.number(index, known) for index in range(500)]
-    assert [request.payload for request in made] == [second.number(index, known).payload for index in range(500)]
-    assert made != [Requests(document, 6).number(index, known) for index in range(500)]
+    made = [first.number(index, known) for index in range(1500)]
+    assert [request.payload for request in made] == [second.number(index, known).payload for index in range(1500)]
+    assert made != [Requests(document, 6).number(index, known) for index in range(1500)]
     asked = {request.operation for request in made}
     assert {(path, method) for path, methods in document["paths"].items() for method in methods} <= asked
 
