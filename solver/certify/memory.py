@@ -11,6 +11,7 @@ from itertools import chain
 
 from solver.certify.encoders import EncoderBytes, encoder_bytes
 from solver.certify.saved import Software, layer_input, operator_saved, saved_tensors
+from solver.certify.shards import expert_excess, row_excess
 from solver.certify.tensors import Grid, Parameter, layer_parameters, norm, padded_vocabulary, table_numbers
 from solver.layout import Layout, Part, Recompute, Stage
 from solver.problem.cluster import Group
@@ -220,7 +221,16 @@ def _expert_copies(rank: RankClass) -> float:
 
 
 def _state_bytes(rank: RankClass, parameters: list[Parameter], bytes_each: float, shard: int) -> float:
-    return sum(bytes_each * entry.numbers / _sharded(rank, shard, entry.routed) for entry in parameters)
+    pieces = [_sharded(rank, shard, routed) / _excess(rank, shard, routed) for routed in (False, True)]
+    return sum(bytes_each * entry.numbers / pieces[entry.routed] for entry in parameters)
+
+
+def _excess(rank: RankClass, shard: int, routed: bool) -> float:
+    """The largest shard over an equal one, where shards are whole rows."""
+    if not rank.settings["shards_are_rows"] or shard == 1:
+        return 1.0
+    ranks = _sharded(rank, shard, routed)
+    return expert_excess(rank.model, rank.grid, ranks) if routed else row_excess(rank.model, rank.grid, shard)
 
 
 def _updated_bytes(rank: RankClass, bytes_each: float) -> float:
@@ -231,6 +241,8 @@ def _updated_bytes(rank: RankClass, bytes_each: float) -> float:
     if not _cuts_experts_alone(rank):
         return _state_bytes(rank, parameters, bytes_each, shard)
     copies = max(1.0, _expert_copies(rank))
+    if rank.settings["shards_are_rows"]:
+        copies /= expert_excess(rank.model, rank.grid, copies)
     return sum(bytes_each * entry.numbers / (copies if entry.routed else 1.0) for entry in parameters)
 
 

@@ -23,11 +23,13 @@ from solver.problem.model import (
 
 
 class Parameter(NamedTuple):
-    """A weight as this rank keeps it before any data-parallel sharding: how many numbers; `routed`: one of the routed experts."""
+    """A weight as this rank keeps it before any data-parallel sharding: how many numbers; `routed`: one of the routed experts;
+    `rows`: first dimension of a large matrix."""
 
     name: str
     numbers: float
     routed: bool = False
+    rows: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,10 @@ def _softmax_parameters(attention: SoftmaxAttention, model: Transformer, grid: G
     if attention.output_gate:
         inputs.append(("output gate", query))
     for name, width in inputs:
-        yield Parameter(name, hidden * width)
+        yield Parameter(name, hidden * width, rows=width)
         if attention.bias:
             yield Parameter(f"{name} bias", width)
-    yield Parameter("attention output", query * hidden)
+    yield Parameter("attention output", query * hidden, rows=hidden)
     if attention.has_output_bias:
         yield Parameter("attention output bias", hidden)
     if attention.qk_norm:
@@ -124,12 +126,12 @@ def _latent_parameters(attention: MlaAttention, model: Transformer, grid: Grid) 
     if rank:
         yield Parameter("query down", hidden * rank)
         yield norm(model, "query latent norm", rank)
-    yield Parameter("query up", (rank or hidden) * attention.heads * (nope + rope) / grid.tp)
+    heads = attention.heads / grid.tp
+    yield Parameter("query up", (rank or hidden) * heads * (nope + rope), rows=heads * (nope + rope))
     yield Parameter("key-value down", hidden * (attention.kv_lora_rank + rope))
     yield norm(model, "key-value latent norm", attention.kv_lora_rank)
-    yield Parameter("key up", attention.kv_lora_rank * attention.heads * nope / grid.tp)
-    yield Parameter("value up", attention.kv_lora_rank * attention.heads * value / grid.tp)
-    yield Parameter("attention output", attention.heads * value * hidden / grid.tp)
+    yield Parameter("key and value up", attention.kv_lora_rank * heads * (nope + value), rows=heads * (nope + value))
+    yield Parameter("attention output", heads * value * hidden, rows=hidden)
 
 
 def _linear_parameters(attention: LinearAttention, hidden: int, grid: Grid) -> Iterator[Parameter]:
@@ -139,7 +141,7 @@ def _linear_parameters(attention: LinearAttention, hidden: int, grid: Grid) -> I
     if attention.gate:
         inputs.append(("gate", value))
     for name, width in inputs:
-        yield Parameter(f"recurrent {name}", hidden * width)
+        yield Parameter(f"recurrent {name}", hidden * width, rows=0.0 if name == "decays" else width)
         if attention.bias:
             yield Parameter(f"recurrent {name} bias", width)
     for name, width in inputs[:3]:
@@ -148,7 +150,7 @@ def _linear_parameters(attention: LinearAttention, hidden: int, grid: Grid) -> I
         for name in ("decay rate", "step bias", "skip"):
             yield Parameter(name, heads)
     yield Parameter("recurrent norm", attention.head_dim)
-    yield Parameter("recurrent output", value * hidden)
+    yield Parameter("recurrent output", value * hidden, rows=hidden)
     if attention.bias:
         yield Parameter("recurrent output bias", hidden)
 
@@ -156,10 +158,10 @@ def _linear_parameters(attention: LinearAttention, hidden: int, grid: Grid) -> I
 def _dense_parameters(mlp: DenseMlp, hidden: int, grid: Grid) -> Iterator[Parameter]:
     width = mlp.hidden_size / grid.tp
     for name in ("gate", "up") if mlp.gated else ("up",):
-        yield Parameter(f"mlp {name}", hidden * width)
+        yield Parameter(f"mlp {name}", hidden * width, rows=width)
         if mlp.bias:
             yield Parameter(f"mlp {name} bias", width)
-    yield Parameter("mlp down", width * hidden)
+    yield Parameter("mlp down", width * hidden, rows=hidden)
     if mlp.bias:
         yield Parameter("mlp down bias", hidden)
 
@@ -176,6 +178,7 @@ def _moe_parameters(mlp: MoeMlp, hidden: int, grid: Grid) -> Iterator[Parameter]
         if mlp.bias:
             yield Parameter(f"experts {name} bias", local_experts * (hidden if name == "down" else width), routed=True)
         if mlp.shared_hidden_size:
-            yield Parameter(f"shared expert {name}", hidden * mlp.shared_hidden_size / grid.tp)
+            shared = mlp.shared_hidden_size / grid.tp
+            yield Parameter(f"shared expert {name}", hidden * shared, rows=hidden if name == "down" else shared)
     if mlp.shared_gate:
         yield Parameter("shared expert gate", hidden)

@@ -81,7 +81,10 @@ REPLICATED_RANKS = 13
 EXPERT_REPLICATED_RANKS = 14
 SYNC_FIXED = 15
 """seconds a step that do not depend on the bytes: by the nodes that reduce gradients, by the ranks that broadcast parameters"""
-MESH_COLUMNS = 16
+SHARD_EXCESS = 16
+"""largest shard over an equal one, dense; EXPERT_SHARD_EXCESS of routed experts"""
+EXPERT_SHARD_EXCESS = 17
+MESH_COLUMNS = 18
 
 # --- per group (group table, float64[groups, GROUP_COLUMNS]) -----------------------------------------------------------------
 CAPACITY_BYTES = 0

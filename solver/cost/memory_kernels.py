@@ -24,6 +24,7 @@ from solver.cost.columns import (
     ENCODER_SAVED,
     ENCODER_WORK,
     EXPERT_PARAMETERS,
+    EXPERT_SHARD_EXCESS,
     EXPERT_SHARD_RANKS,
     EXPERTS_ALWAYS_SHARDED,
     FROZEN_PARAMETERS,
@@ -51,6 +52,7 @@ from solver.cost.columns import (
     POINT_TP,
     REPLICATED_RANKS,
     SELECTIVE_REBUILDS,
+    SHARD_EXCESS,
     SHARD_RANKS,
     STATIC_ERROR,
     TABLE_PARAMETERS,
@@ -147,7 +149,7 @@ def state_memory(
     dense, expert, largest, tables = parameters
     shard, expert_shard = meshes[mesh, SHARD_RANKS], meshes[mesh, EXPERT_SHARD_RANKS]
     whole = dense + expert
-    cut = dense / shard + expert / expert_shard
+    cut = dense * meshes[mesh, SHARD_EXCESS] / shard + expert * meshes[mesh, EXPERT_SHARD_EXCESS] / expert_shard
     single = shard * meshes[mesh, REPLICATED_RANKS] == 1.0
     memory[chain, stage, WEIGHTS] = scalars[KEPT_WEIGHT_STATE] * (cut if zero >= 3 else whole)
     if stage == 0:

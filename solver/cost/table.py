@@ -14,6 +14,7 @@ from solver.cost.network import GroupLink, Network, group_link, group_network
 from solver.cost.operators import LayerCosts, Points, fill_times
 from solver.cost.saved import saved_bytes
 from solver.cost.scenarios import ScenarioSet, scenario_set
+from solver.cost.shards import expert_excess, row_excess
 from solver.cost.shared import SharedConstants, shared_constants
 from solver.cost.states import fill_kept_states, state_bytes
 from solver.cost.storage import layer_parameters, norm_width
@@ -146,8 +147,18 @@ class CostModel:
         table[:, col.EXPERT_REPLICA_LATENCY], table[:, col.EXPERT_REPLICA_SLOPE] = replica
         table[:, col.PEER_LATENCY], table[:, col.PEER_SLOPE] = network.point_to_point(shape.tp * ranks)
         table[:, col.MESH_DP] = shape.dp
+        self._fill_excess(shape, shard, expert_shard, table)
         table[:, col.SYNC_FIXED] = self._sync_fixed_s(group, ranks, shard, shape.tp)
         return table
+
+    def _fill_excess(self, shape: MeshShape, shard: np.ndarray, expert_shard: np.ndarray, table: np.ndarray) -> None:
+        """How far the largest shard is above an equal one."""
+        settings = self.problem.workload.software.assumptions
+        table[:, col.SHARD_EXCESS] = table[:, col.EXPERT_SHARD_EXCESS] = 1.0
+        if settings["shards_are_rows"] > 0.0:
+            multiple = settings["vocabulary_multiple"]
+            table[:, col.SHARD_EXCESS] = row_excess(self.architecture, shape.tp, shard, multiple)
+            table[:, col.EXPERT_SHARD_EXCESS] = expert_excess(self.architecture, shape.ep, shape.etp, expert_shard)
 
     def _sync_fixed_s(self, group: int, ranks: np.ndarray, shard: np.ndarray, tp: np.ndarray) -> np.ndarray:
         """Waiting per doubling of the nodes that reduce gradients; one broadcast a rank where parameters are not gathered."""
@@ -182,6 +193,8 @@ class CostModel:
         row[col.EXPERT_SHARD_LATENCY] += latency
         row[col.EXPERT_SHARD_SLOPE] += exchanged / max(1, tp * least // (ep * etp))
         row[col.MESH_DP] = total // cp
+        whole = MeshShape.of(tp=tp, cp=cp, dp=total // cp, ep=ep, etp=etp, replicate=1)
+        self._fill_excess(whole, np.array([total]), row[None, col.EXPERT_SHARD_RANKS], row[None, :])
         return row
 
     def collectives_cross(self, first: int, second: int) -> bool:

@@ -176,6 +176,7 @@ PROFILES: list[dict[str, float]] = [
     {"weights_are_master": 1, "live_gradient_copy_bytes_per_parameter": 2, "working_set_factor": 2},
     {"weights_are_master": 1, "pipeline_keeps_gathered": 1, "selective_saves_operators": 1, "vocabulary_multiple": 1},
     {"expert_permute_copies": 1, "default_zero": 0},
+    {"shards_are_rows": 1},
 ]
 HYBRID = [
     {
@@ -261,7 +262,7 @@ def agrees(problem: Problem, layout: Layout) -> None:
 def test_cost_arrays_agree_on_random_layouts(data: st.DataObject) -> None:
     model = data.draw(st.sampled_from(MODELS))
     routed = model["blocks"][0]["mlp"]["kind"] == "moe"
-    tp, cp, dp = (data.draw(st.sampled_from(sizes)) for sizes in ([1, 2, 4], [1, 2], [1, 2, 4]))
+    tp, cp, dp = (data.draw(st.sampled_from(sizes)) for sizes in ([1, 2, 4], [1, 2], [1, 2, 3, 4]))
     ep, etp = (data.draw(st.sampled_from(sizes)) if routed else 1 for sizes in ([1, 2, 4], [1, 2]))
     assume(tp * cp * dp % (ep * etp) == 0)
     document = uniform_document(
