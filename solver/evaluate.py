@@ -316,7 +316,7 @@ def _memory_entry(assembled: Assembled, stage: int, group: str, chain: int) -> M
     else:
         verdict = "safe" if device + error <= limits[col.LIMIT_BYTES] else "fits"
     return MemoryEntry(
-        module=assembled.model.planned_module,
+        module=assembled.model.problem.planned_module,
         stage=stage,
         group=group,
         items=items,

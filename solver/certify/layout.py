@@ -24,6 +24,8 @@ def layout_findings(problem: Problem, layout: Layout) -> Iterator[str]:
     if len(layout.modules) != 1:
         yield f"the layout has {len(layout.modules)} modules, the model is one"
         return
+    if layout.modules[0].module != problem.planned_module:
+        yield f"the layout is of module {layout.modules[0].module}, {problem.planned_module} is planned"
     yield from _layers(problem, layout)
     yield from _ends(problem, layout)
     yield from _devices(problem, layout)

@@ -44,12 +44,6 @@ class CostModel:
     groups: np.ndarray
     shared: SharedConstants
 
-    @property
-    def planned_module(self) -> str:
-        """The name of the module that is planned: the last of several, `model` when there is one."""
-        modules = self.problem.model.modules
-        return modules[-1].name if modules is not None else "model"
-
     def point_tables(self, group: int, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """(kind table [points, kinds, KIND_COLUMNS], point table [points, POINT_COLUMNS]) on one group."""
         costs = self.layer_costs(group, points)

@@ -65,6 +65,7 @@ class LayoutShape:
     mtp: bool
     experts: bool
     overlap: bool
+    module: str = "model"
     stage_replicate: tuple[int, ...] = ()
     """copies of a shard group per stage where stages differ; empty: `replicate` on all"""
 
@@ -74,7 +75,7 @@ def build_layout(shape: LayoutShape) -> Layout:
     starts = _launch_ranks(shape)
     stages = tuple(_stage(shape, index, starts[index]) for index in range(len(shape.parts)))
     return Layout(
-        modules=(Module(module="model", stages=stages),),
+        modules=(Module(module=shape.module, stages=stages),),
         schedule=Schedule(kind="interleaved" if shape.vpp > 1 else "1f1b"),
         mbs=shape.mbs,
         vpp=shape.vpp,

@@ -43,6 +43,7 @@ def expand_uniform(
     assert len(counts) == layout.pp * layout.vpp
     return build_layout(
         LayoutShape(
+            module=problem.planned_module,
             ranks=ranks,
             parts=tuple(_parts(layout, ranks, dp, micro_batches, index) for index in range(layout.pp)),
             bounds=np.cumsum([0, *counts]).astype(np.int64),

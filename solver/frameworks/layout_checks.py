@@ -21,7 +21,7 @@ _EXPERT_AXES = ("etp", "ep", "edp")
 
 def layout_violations(problem: Problem, layout: Layout, facts: Facts) -> Iterator[Violation]:
     """L01 alone when the layers are wrong (the rest counts layers), else all that is broken."""
-    wrong_layers = list(_layers(layout, facts))
+    wrong_layers = [*_module(problem, layout), *_layers(layout, facts)]
     if wrong_layers:
         yield from wrong_layers
         return
@@ -39,6 +39,14 @@ def layout_violations(problem: Problem, layout: Layout, facts: Facts) -> Iterato
 
 def _broken(rule: str, message: str, nearest: dict[str, Any] | None = None, **values: Any) -> Violation:
     return Violation(rule=rule, severity="refused", message=message, values=values, nearest=nearest or {})
+
+
+def _module(problem: Problem, layout: Layout) -> Iterator[Violation]:
+    """L01: the layers are those of the module that is planned; modules before it run on its first stage."""
+    name, planned = layout.modules[0].module, problem.planned_module
+    if name != planned:
+        text = f"the layout is of module {name[:80]!r}, the module that is planned is {planned[:80]!r}"
+        yield _broken("L01", text, {"module": planned}, module=name)
 
 
 def _layers(layout: Layout, facts: Facts) -> Iterator[Violation]:

@@ -30,6 +30,11 @@ class Problem(Spec):
         return transformer
 
     @property
+    def planned_module(self) -> str:
+        """The name of the module that is planned: the last of several, `model` when there is one."""
+        return self.model.modules[-1].name if self.model.modules is not None else "model"
+
+    @property
     def encoders(self) -> tuple[Module, ...]:
         """The modules that feed the planned one; none for a single model."""
         return self.model.modules[:-1] if self.model.modules is not None else ()

@@ -51,6 +51,7 @@ def layout_document(
     order = [*cell.groups, *(index for index in range(len(groups)) if index not in cell.groups)]
     layout = build_layout(
         LayoutShape(
+            module=model.problem.planned_module,
             ranks=RankMap(tuple(groups[index].name for index in order), tuple(options.devices(index) for index in order)),
             parts=stage_parts(options, cell),
             bounds=split_bounds(options, cell) if bounds is None else bounds,

@@ -70,6 +70,7 @@ def _shape(layout: Layout, ranks: RankMap, stages: Sequence[Stage], dp: int, mbs
     copies = tuple(_copies(stage, part[0]) for stage, part in zip(stages, parts, strict=True))
     chunks = sorted(chunk for stage in stages for chunk in stage.chunks)
     return LayoutShape(
+        module=layout.modules[0].module,
         ranks=ranks,
         parts=tuple(parts),
         bounds=np.array([0, *accumulate(last - start + 1 for start, last in chunks)], dtype=np.int64),

@@ -48,6 +48,7 @@ def layout_of(
     experts = any(kind.mlp is not None and kind.mlp.kind == "moe" for kind in model.architecture.kinds)
     return build_layout(
         LayoutShape(
+            module=model.problem.planned_module,
             ranks=ranks,
             parts=_parts(cell),
             bounds=bounds,

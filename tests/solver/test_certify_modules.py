@@ -40,6 +40,7 @@ def test_plans_are_certified(kind: dict[str, Any], layout: dict[str, Any]) -> No
     assert evaluation.verdict == "ok", evaluation.violations
     assert evaluation.plan is not None
     certify(of, evaluation.plan)
+    assert evaluation.plan.layout.modules[0].module == "language"
     assert {entry.module for entry in evaluation.plan.prediction.memory_bytes} == {"language"}
     assert any("Module vision" in note for note in evaluation.plan.warnings)
 
@@ -59,6 +60,19 @@ def test_the_first_stage_alone_carries_the_tower(trainable: bool) -> None:
     assert first.items["weights"] == 2 * (layers + table + count)
     assert last.items["weights"] == 2 * (layers + 512 + table)
     assert first.items["optimizer"] == 12 * (layers + table + (count if trainable else 0))
+
+
+def test_the_layout_names_the_module_that_is_planned() -> None:
+    """A written-out layout of another module is refused."""
+    of = problem()
+    plan = Evaluator(of).evaluate({"dp": 8}).plan
+    assert plan is not None
+    written = plan.layout.model_dump(mode="json", by_alias=True)
+    assert Evaluator(of).evaluate(written).verdict == "ok"
+    written["modules"][0]["module"] = "vision"
+    evaluation = Evaluator(of).evaluate(written)
+    assert evaluation.verdict == "illegal"
+    assert {violation.rule for violation in evaluation.violations} == {"L01"}
 
 
 def test_a_tower_that_was_forgotten_is_found() -> None:
