@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy_shipped import shipped_value
 from benchmarks.fit.data import MEASUREMENTS, Run, listed
-from benchmarks.fit.fitting import Fitted, constants_of, fit
+from benchmarks.fit.fitting import Fitted, Problem, constants_of, fit, left_out
 from benchmarks.fit.parameters import Parameter, parameters
 from benchmarks.fit.runs import all_runs
 from solver.catalog import devices, profiles
@@ -20,36 +21,36 @@ from solver.validate import Constants
 from solver.versions import versions
 
 KEPT = Path(__file__).resolve().parent / "results" / "accuracy.refits.json"
-EVALUATIONS = 4
-"""from the values that ship, which only the left-out file's part of the objective is far from"""
 
 
 @dataclass
 class Refits:
-    """`without(file)` is what the fitter gives when it has never seen the file."""
+    """`without(file)` is what the fitter gives when it has never seen the file. One Jacobian serves all files."""
 
     fresh: bool = False
-    runs: list[Run] = field(default_factory=list)
 
     def without(self, name: str) -> Constants:
         """Constants of the fit without a file."""
         key = f"{name} {_digest()}"
         kept = {} if self.fresh else _read()
         if key not in kept:
-            kept = {**_read(), key: _document(self._fit(name))}
+            kept = {**_read(), key: _document(self._refitted(name))}
             KEPT.parent.mkdir(exist_ok=True)
             KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return _constants(kept[key])
 
-    def _fit(self, name: str) -> Constants:
-        if not self.runs:
-            wanted = listed()
-            self.runs = [run for run in all_runs() if run.row_id in wanted]
-        left = [run for run in self.runs if run.file != name]
-        tried = parameters()
+    @cached_property
+    def _whole(self) -> tuple[Problem, Fitted]:
+        """The fit on all listed runs, from what ships."""
+        ids, tried = listed(), parameters()
+        runs = [run for run in all_runs() if run.row_id in ids]
         start = np.array([_start(parameter) for parameter in tried])
-        fitted = fit(left, tried, start, EVALUATIONS)
-        return constants_of(fitted.parameters, _without_hindsight(fitted, left))
+        return Problem(runs, tried), fit(runs, tried, start, 1)
+
+    def _refitted(self, name: str) -> Constants:
+        problem, whole = self._whole
+        fitted = left_out(problem, whole, name)
+        return constants_of(fitted.parameters, _without_hindsight(fitted, [run for run in problem.runs if run.file != name]))
 
 
 def _start(parameter: Parameter) -> float:

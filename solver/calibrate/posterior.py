@@ -16,16 +16,18 @@ STEP = 0.01
 FREEDOM = 4.0
 MOST_ITERATIONS = 30
 SETTLED = 1.0e-4
-NARROWING = (6.0, 1.0)
+WIDE = 6.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """`shift[n]` of the logarithms from their priors, `width[n]` their standard deviations, `prior_width[n]`."""
+    """`shift[n]` of the logarithms from their priors, `width[n]` their standard deviations, `prior_width[n]`;
+    `cost` is minus the logarithm of the probability, up to a constant."""
 
     shift: np.ndarray
     width: np.ndarray
     prior_width: np.ndarray
+    cost: float
 
     @property
     def determined(self) -> np.ndarray:
@@ -40,12 +42,14 @@ DETERMINED = 0.7
 def most_probable(logarithms: Callable[[np.ndarray], np.ndarray], sigma: float, prior_width: np.ndarray) -> Posterior:
     """`logarithms(shift)` gives log(predicted / measured) per measurement at shifted constants.
 
-    Far from the data every residual looks like a disturbed run: the noise is taken wide first, then as it is.
+    Far from the data every residual looks like a disturbed run, so there may be two optima: the one near the prior, and the one
+    that is found when the noise is taken wide first. The more probable of them is taken.
     """
-    found = Posterior(np.zeros(len(prior_width)), prior_width, prior_width)
-    for wider in NARROWING:
-        found = _from(found.shift, logarithms, wider * sigma, prior_width)
-    return found
+    nothing = np.zeros(len(prior_width))
+    near = _from(nothing, logarithms, sigma, prior_width)
+    wide = _from(nothing, logarithms, WIDE * sigma, prior_width)
+    far = _from(wide.shift, logarithms, sigma, prior_width)
+    return near if near.cost <= far.cost else far
 
 
 def _from(start: np.ndarray, logarithms: Callable[[np.ndarray], np.ndarray], sigma: float, prior_width: np.ndarray) -> Posterior:
@@ -73,7 +77,8 @@ def _from(start: np.ndarray, logarithms: Callable[[np.ndarray], np.ndarray], sig
         shift, residual, value = trial, trial_residual, trial_value
         if small:
             break
-    return Posterior(shift=shift, width=np.sqrt(np.diag(np.linalg.inv(normal))), prior_width=prior_width)
+    width = np.sqrt(np.diag(np.linalg.inv(normal)))
+    return Posterior(shift=shift, width=width, prior_width=prior_width, cost=value)
 
 
 def _jacobian(
