@@ -19,16 +19,14 @@ def calibration(request: Mapping[str, Any]) -> Document:
     errors = list(_faults(request))
     if errors:
         raise Problem(422, "invalid_document", errors[0].message, errors)
-    from solver.calibrate import Measurements, calibrate  # loads the kernels; a server that only answers needs none
-
-    measurements = Measurements(
+    measurements = solver.Measurements(
         runs=_csv(request["runs"]) if request.get("runs") is not None else None,
         collectives=tuple(request.get("collectives") or ()),
         device=request.get("device"),
         ranks=request.get("ranks"),
         nodes=request.get("nodes"),
     )
-    return calibrate(measurements, name=request["name"], base=request.get("base"))
+    return solver.calibrate(measurements, name=request["name"], base=request.get("base"))
 
 
 def _faults(request: Mapping[str, Any]) -> Sequence[FieldProblem]:
@@ -63,16 +61,14 @@ def _csv(runs: str | list[dict[str, Any]]) -> str:
     """Rows as CSV text; what a cell cannot hold is told apart by the reader."""
     if isinstance(runs, str):
         return runs
-    from solver.validate import COLUMNS
-
-    names = [name for name in COLUMNS if any(name in row for row in runs)]
-    unknown = sorted({name for row in runs for name in row if name not in COLUMNS})
+    names = [name for name in solver.RUN_COLUMNS if any(name in row for row in runs)]
+    unknown = sorted({name for row in runs for name in row if name not in solver.RUN_COLUMNS})
     if unknown:
         raise Problem(
             422,
             "invalid_document",
             "unknown columns",
-            [FieldProblem(f"/runs/{unknown[0]}", "unknown_field", "unknown column", COLUMNS)],
+            [FieldProblem(f"/runs/{unknown[0]}", "unknown_field", "unknown column", solver.RUN_COLUMNS)],
         )
     lines = [",".join(_quoted(row.get(name, "")) for name in names) for row in runs]
     return "\n".join([",".join(names), *lines])
@@ -106,6 +102,4 @@ def shipped_profiles() -> list[Document]:
 
 def with_profile(problem: Document, profile: Document) -> Document:
     """The problem with a calibrated profile in place of its name."""
-    from solver.calibrate import apply_profile
-
-    return apply_profile(problem, profile)
+    return solver.apply_profile(problem, profile)

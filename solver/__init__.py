@@ -33,16 +33,24 @@ from solver.versions import versions
 
 if TYPE_CHECKING:
     from solver.balance.ledger import ledger
+    from solver.calibrate import Measurements, apply_profile, calibrate
     from solver.certify import certify
     from solver.evaluate import Evaluator, evaluate
     from solver.replay import replay
     from solver.search import Outcome, search, skeletons_at_least
     from solver.simulate import simulate
+    from solver.validate import RUN_COLUMNS, Comparison, Report, validate
     from solver.warm import warm
 
 _LAZY = {
+    "Comparison": "solver.validate",
     "Evaluator": "solver.evaluate",
+    "Measurements": "solver.calibrate",
     "Outcome": "solver.search",
+    "RUN_COLUMNS": "solver.validate",
+    "Report": "solver.validate",
+    "apply_profile": "solver.calibrate",
+    "calibrate": "solver.calibrate",
     "certify": "solver.certify",
     "evaluate": "solver.evaluate",
     "ledger": "solver.balance.ledger",
@@ -50,11 +58,14 @@ _LAZY = {
     "search": "solver.search",
     "skeletons_at_least": "solver.search",
     "simulate": "solver.simulate",
+    "validate": "solver.validate",
     "warm": "solver.warm",
 }
 
 __all__ = [
+    "RUN_COLUMNS",
     "CertificationFailed",
+    "Comparison",
     "Evaluation",
     "Evaluator",
     "Export",
@@ -63,15 +74,19 @@ __all__ = [
     "ImportedLengths",
     "InvalidProblem",
     "Layout",
+    "Measurements",
     "NotExpressible",
     "Outcome",
     "Plan",
     "Problem",
     "Progress",
+    "Report",
     "Result",
     "SolverError",
     "UniformLayout",
     "Wish",
+    "apply_profile",
+    "calibrate",
     "certify",
     "count_model_parameters",
     "devices",
@@ -98,6 +113,7 @@ __all__ = [
     "search",
     "simulate",
     "skeletons_at_least",
+    "validate",
     "versions",
     "warm",
 ]

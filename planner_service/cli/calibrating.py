@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import solver
 from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import read_file
-from solver import InvalidProblem
 
 Document = dict[str, Any]
 
@@ -32,12 +32,10 @@ def profile_document(
         (runs if "row_id" in text.split("\n", 1)[0].split(",") else collectives).append(text)
     if len(runs) > 1:
         raise UnreadableInput("one CSV of runs at a time")
-    from solver.calibrate import Measurements, calibrate  # loads the kernels, which other commands need not
-
-    measurements = Measurements(runs[0] if runs else None, tuple(collectives), device, ranks, nodes)
+    measurements = solver.Measurements(runs[0] if runs else None, tuple(collectives), device, ranks, nodes)
     try:
-        return calibrate(measurements, name=name, base=base)
-    except InvalidProblem as error:
+        return solver.calibrate(measurements, name=name, base=base)
+    except solver.InvalidProblem as error:
         raise UnreadableInput("; ".join(f"{item.pointer}: {item.message}" for item in error.errors)) from error
 
 

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import solver
 from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import read_file
-from solver import InvalidProblem
 
 if TYPE_CHECKING:
-    from solver.validate import Comparison, Report
+    from solver import Comparison, Report
 
 Document = dict[str, Any]
 GIB = 2.0**30
@@ -30,10 +30,8 @@ def validation_report(files: list[Path], settings: list[str], on_progress: Calla
         except UnicodeDecodeError as error:
             raise UnreadableInput(f"{path}: not UTF-8 text") from error
     try:
-        from solver.validate import validate  # loads the kernels, which other commands need not
-
-        return validate(texts, _overrides(settings), on_progress=on_progress)
-    except InvalidProblem as error:
+        return solver.validate(texts, _overrides(settings), on_progress=on_progress)
+    except solver.InvalidProblem as error:
         details = "; ".join(f"{item.pointer[1:]}: {item.message}" for item in error.errors)
         raise UnreadableInput(details) from error
 

@@ -7,10 +7,11 @@ from solver.validate.measured import measured_step
 from solver.validate.predict import Predicted, predict
 from solver.validate.refusal import Refused
 from solver.validate.report import Comparison, Report, validate
-from solver.validate.rows import COLUMNS, Row, parse_rows
+from solver.validate.rows import COLUMNS as RUN_COLUMNS
+from solver.validate.rows import Row, parse_rows
 
 __all__ = [
-    "COLUMNS",
+    "RUN_COLUMNS",
     "Case",
     "Comparison",
     "Constants",
