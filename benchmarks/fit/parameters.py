@@ -63,6 +63,8 @@ def _shared() -> Iterator[Parameter]:
     yield Parameter("shared", (), "context_attention_ratio", 1.22, 0.1)
     yield Parameter("shared", (), "internode_latency_s", 2.0e-4, 0.6)
     yield Parameter("shared", (), "gradient_step_s", 1.1e-2, 0.6)
+    yield Parameter("shared", (), "peer_latency_s", 1.0e-4, 1.0)
+    yield Parameter("shared", (), "loss_stream_bytes", 34.0, 0.3)
     yield Parameter("shared", (), "overlap_slowdown_fraction", 0.25, 0.4, high=1.0)
     yield Parameter("shared", (), "optimizer_efficiency", 0.7, 0.25, high=1.0)
     yield Parameter("shared", (), "fp8_cast_bytes", 6.0, 0.3)

@@ -135,4 +135,5 @@ SELECTIVE_REBUILDS = 34
 EXPERTS_ALWAYS_SHARDED = 35
 WHOLE_STEP_STATE = 36
 """what the optimizer step copies where states are not sharded"""
-SCALARS = 37
+PEER_FIXED = 37
+SCALARS = 38

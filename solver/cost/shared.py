@@ -30,6 +30,8 @@ class SharedConstants:
     internode_latency_s: float
     inner_tier_share: float
     gradient_step_s: float
+    peer_latency_s: float
+    loss_stream_bytes: float
     overlap_slowdown_fraction: float
     optimizer_efficiency: float
     graph_launch_fraction: float

@@ -20,8 +20,8 @@ from solver.cost.states import fill_kept_states, state_bytes
 from solver.cost.storage import layer_parameters, norm_width
 from solver.problem import Problem
 
-LOSS_STREAM_BYTES = {"vocab_parallel": 34.0, "gathered": 34.0, "chunked": 34.0, "fused": 12.0}
-"""bytes a logit moves through the loss (time prototype 1.2)"""
+FUSED_LOSS_STREAM_BYTES = 12.0
+"""bytes a logit moves through a fused loss (time prototype 1.2)"""
 FUSED_BYTES_PER_LOGIT = 6.0
 GATHERED_BYTES_PER_LOGIT = 14.0
 LOSS_CHUNKS = 8.0
@@ -114,7 +114,8 @@ class CostModel:
         one = np.ones(len(costs.points))
         lookup = device.stream_s(EMBEDDING_STREAM_BYTES * hidden * tokens) + device.kernel_overhead_s
         gather = costs.gather_s(tokens)
-        loss_s = device.stream_s(LOSS_STREAM_BYTES[costs.kernels.loss] * tokens * vocabulary)
+        per_logit = FUSED_LOSS_STREAM_BYTES if costs.kernels.loss == "fused" else self.shared.loss_stream_bytes
+        loss_s = device.stream_s(per_logit * tokens * vocabulary)
         product = device.gemm_s(tokens, vocabulary, hidden * one)
         backward = device.gemm_s(tokens, hidden * one, vocabulary) + device.gemm_s(vocabulary, hidden * one, tokens)
         table[:, col.EMBEDDING_FORWARD] = lookup + gather
@@ -285,6 +286,7 @@ def _scalars(problem: Problem, shape: Architecture, scenarios: ScenarioSet, shar
     fill_kept_states(problem, values)
     values[col.HOST_UPDATE_BYTES_PER_S] = HOST_UPDATE_BYTES_PER_S
     values[col.OPTIMIZER_EFFICIENCY] = shared.optimizer_efficiency
+    values[col.PEER_FIXED] = shared.peer_latency_s
     values[col.OVERLAP_SLOWDOWN] = shared.overlap_slowdown_fraction
     values[col.MTP_LAYERS], values[col.MTP_KIND] = shape.mtp_layers, shape.mtp_kind
     values[col.LEAST_WORK], values[col.MEAN_WORK] = scenarios.least_work, float(scenarios.work.mean())

@@ -27,6 +27,7 @@ from solver.cost.columns import (
     OPTION_NONE,
     OVERLAP_SLOWDOWN,
     PEER_EXPOSED,
+    PEER_FIXED,
     PEER_LATENCY,
     PEER_SLOPE,
     POINT_GROUP,
@@ -124,7 +125,7 @@ def peer_seconds(
         else:
             seconds = peers[own, group, 0] + peers[own, group, 1] * max(moved, points[other, BOUNDARY_BYTES])
         slowest = max(slowest, seconds)
-    return float(scalars[PEER_EXPOSED] * slowest)
+    return float(scalars[PEER_EXPOSED] * slowest + scalars[PEER_FIXED])
 
 
 @compiled
