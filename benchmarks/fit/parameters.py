@@ -72,8 +72,9 @@ def _shared() -> Iterator[Parameter]:
     yield Parameter("profile", PROFILES, "p2p_exposed_fraction", 0.22, 0.5, high=1.0)
     yield Parameter("profile", SHARDED, "shard_overlap_fraction", 0.94, 0.1, high=1.0)
     yield Parameter("profile", OVERLAPPING, "gradient_overlap_fraction", 0.6, 0.3, high=1.0)
-    yield Parameter("profile", OVERLAPPING, "parameter_gather_overlap_fraction", 0.6, 0.3, high=1.0)
+    yield Parameter("shared", (), "expert_launch_ratio", 6.0, 0.5)
     yield Parameter("profile", ("nemo",), "tensor_overlap_fraction", 0.55, 0.3, high=1.0)
+    yield Parameter("profile", ("nemo",), "attention_kernel_ratio", 0.85, 0.15, high=1.0)
 
 
 def _device(
@@ -99,10 +100,10 @@ def parameters() -> tuple[Parameter, ...]:
     return (
         *_shared(),
         *_device(A100, 0.846, 163.0, 0.90, 0.60, 0.70, 0.90),
-        *_device(H100, 0.78, 300.0, 0.90, 0.62, 0.78, 0.88),
+        *_device(H100, 0.80, 115.0, 0.90, 0.62, 0.74, 0.88),
         Parameter("device", ("H100-SXM5-96",), "gemm_efficiency", 0.65, 0.08, high=0.95),
         Parameter("device", ("H100-SXM5-96",), "attention_forward_efficiency", 0.52, 0.1, high=0.95),
-        Parameter("device", HOPPER, "fp8_gemm_efficiency", 0.66, 0.08, high=0.95),
+        Parameter("device", HOPPER, "fp8_gemm_efficiency", 0.67, 0.03, high=0.95),
         Parameter("device", HOPPER, "flash2_ratio", 0.5, 0.1, high=1.0),
         *_device(V100, 0.85, 207.0, 0.85, 0.35, 0.80, 0.80),
         Parameter("tier", ("jean-zay-a100/opa", "jean-zay-v100/opa"), "efficiency", 0.25, 0.4, high=1.0),
@@ -110,7 +111,7 @@ def parameters() -> tuple[Parameter, ...]:
         *_profile(MEGATRON_DEEPSPEED, 0.8e-3, 1.5, 5.3e-6, 7e-3),
         *_profile(("megatron-deepspeed-blocking",), 0.83e-3, 2.0, 4e-5, 8e-3),
         *_profile(("llm-foundry", "accelerate"), 0.4e-3, 2.0, 8e-6, 7e-3),
-        *_profile(("internevo",), 0.44e-3, 1.8, 8e-6, 8e-3),
+        *_profile(("internevo",), 0.44e-3, 1.3, 8e-6, 8e-3),
         *_profile(COMPILED, 0.25e-3, 1.4, 7e-6, 7e-3),
         *_profile(OVERLAPPING, 0.26e-3, 2.0, 8e-6, 8e-3),
     )

@@ -38,6 +38,7 @@ class DeviceCosts:
         self.bytes_per_s = device.memory_bytes_per_s * rates.memory_efficiency
         self.processors = float(device.streaming_multiprocessors)
         flash = rates.attention_forward_efficiency * flash_ratio(software["flash_attention_version"], rates, shared)
+        flash *= software["attention_kernel_ratio"]
         self.attention_forward_flops_per_s = peak[wide] * flash
         self.attention_backward_flops_per_s = self.attention_forward_flops_per_s * rates.attention_backward_ratio
         self.kernel_overhead_s = software["kernel_overhead_s"]

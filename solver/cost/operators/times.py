@@ -70,9 +70,9 @@ def fill_times(costs: LayerCosts, kind: LayerKind, out: np.ndarray) -> None:
 
 def launch_floor_s(costs: LayerCosts, kind: LayerKind) -> np.ndarray:
     """Host seconds to launch a layer's forward pass: its kernels, and its collectives by (tp / 8)^2."""
-    floor = costs.settings["launch_floor_s_per_layer"] + costs.shared.tensor_launch_s * (np.minimum(costs.points.tp, 8) / 8.0) ** 2 * (
-        costs.points.tp > 1
-    )
+    floor = costs.settings["launch_floor_s_per_layer"] + costs.shared.tensor_launch_s * (
+        np.minimum(costs.points.tp, 8) / 8.0
+    ) ** 2 * (costs.points.tp > 1)
     if kind.mlp is not None and kind.mlp.kind == "moe":
         floor = floor * costs.shared.expert_launch_ratio
     return np.asarray(floor * (costs.shared.graph_launch_fraction if costs.kernels.cuda_graphs else 1.0))
