@@ -1,6 +1,6 @@
 """Fit the constants and, with --write, put them into the catalogue.
 
-    python -m benchmarks.fit [--write] [--without FILE] [--rounds 2] [--evaluations 12]
+    python -m benchmarks.fit [--write] [--without FILE] [--rounds 2] [--jacobians 3]
 
 Rows with open cells are completed by the model itself, so the fit runs in rounds: complete, fit, complete again. Prints every
 constant with its prior and whether the data determine it, and the errors per file.
@@ -27,7 +27,7 @@ def main() -> None:
     options.add_argument("--list", action="store_true", help="draw the rows again and write fit_rows.txt")
     options.add_argument("--without", default="", help="measurement file to leave out")
     options.add_argument("--rounds", type=int, default=1)
-    options.add_argument("--evaluations", type=int, default=12)
+    options.add_argument("--jacobians", type=int, default=3, help="Jacobians a round")
     chosen = options.parse_args()
     fitted: Fitted | None = None
     for _ in range(chosen.rounds):
@@ -36,7 +36,7 @@ def main() -> None:
             write_listed(runs)
         ids = listed()
         wanted = [run for run in runs if run.row_id in ids and run.file != chosen.without]
-        fitted = fit(wanted, parameters(), fitted.values if fitted else None, chosen.evaluations)
+        fitted = fit(wanted, parameters(), fitted.values if fitted else None, chosen.jacobians)
     assert fitted is not None, "at least one round"
     for parameter, value, moved in zip(fitted.parameters, fitted.values, fitted.moved, strict=True):
         remark = "" if moved else " (at its prior: the data do not determine it)"

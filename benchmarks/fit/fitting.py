@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from benchmarks.fit.data import Run
 from benchmarks.fit.parameters import Parameter
@@ -16,19 +15,23 @@ ROW_ERROR = 0.03
 """spread of log(predicted / measured) that counts as one, before weights: the noise of repeated runs"""
 STEP = 2e-3
 FILE_POWER = -0.25
+STEPS = 5
+LEAST_GAIN = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Values by parameter, their constants, and which stayed where their prior put them."""
+    """Values by parameter, whether the data moved them, the cost, and the last Jacobian."""
 
     parameters: tuple[Parameter, ...]
     values: np.ndarray
     moved: np.ndarray
     cost: float
+    jacobian: np.ndarray
 
     @property
     def constants(self) -> Constants:
+        """As trials take them."""
         return constants_of(self.parameters, self.values)
 
 
@@ -65,6 +68,8 @@ class Problem:
         self.touched = [self._touched(parameter) for parameter in parameters]
         self.prior = np.log([parameter.prior for parameter in parameters])
         self.width = np.array([parameter.width for parameter in parameters])
+        self.low = np.log([parameter.low for parameter in parameters])
+        self.high = np.log([parameter.high for parameter in parameters])
 
     def _touched(self, parameter: Parameter) -> np.ndarray:
         if parameter.kind == "shared":
@@ -85,42 +90,73 @@ class Problem:
         predicted = self.harness.predict(constants, None if only is None else only.tolist())
         return np.asarray(np.log(predicted / self.measured_s))
 
-    def residuals(self, logs: np.ndarray) -> np.ndarray:
-        return np.concatenate([self.log_ratios(logs) * self.weights, (logs - self.prior) / self.width])
-
     def jacobian(self, logs: np.ndarray) -> np.ndarray:
-        """Forward differences, each parameter on the runs it touches."""
+        """[runs, parameters] derivatives of the weighted log ratios: forward differences, each on the runs it touches."""
         base = self.log_ratios(logs)
-        result = np.zeros((len(self.runs) + len(logs), len(logs)))
+        result = np.zeros((len(self.runs), len(logs)))
         for column, touched in enumerate(self.touched):
             if not len(touched):
                 continue
-            step = -STEP if logs[column] + STEP > np.log(self.parameters[column].high) else STEP
+            step = -STEP if logs[column] + STEP > self.high[column] else STEP
             moved = logs.copy()
             moved[column] += step
             difference = self.log_ratios(moved, touched)[touched] - base[touched]
             result[touched, column] = difference / step * self.weights[touched]
-        result[len(self.runs) :] = np.diag(1.0 / self.width)
         return result
 
+    def cost(self, logs: np.ndarray, kept: np.ndarray) -> tuple[float, np.ndarray]:
+        """(cost, weighted log ratios): soft-l1 over the kept runs, squares over the priors."""
+        found = np.zeros(len(self.runs))
+        found[kept] = self.log_ratios(logs, kept)[kept] * self.weights[kept]
+        robust = 2.0 * (np.sqrt(1.0 + found[kept] ** 2) - 1.0)
+        return float(robust.sum() + (((logs - self.prior) / self.width) ** 2).sum()), found
 
-def fit(runs: Sequence[Run], parameters: Sequence[Parameter], start: np.ndarray | None = None, evaluations: int = 12) -> Fitted:
-    """Fit all parameters on the runs, from `start` (values) or the priors."""
+    def descend(self, logs: np.ndarray, jacobian: np.ndarray, kept: np.ndarray, steps: int = STEPS) -> np.ndarray:
+        """Gauss-Newton steps with one Jacobian and reweighted runs; a step that does not lower the cost is halved."""
+        logs = logs.copy()
+        used = jacobian[kept]
+        idle = ~np.any(used != 0.0, axis=0)
+        logs[idle] = self.prior[idle]
+        cost, found = self.cost(logs, kept)
+        for _ in range(steps):
+            weights = 1.0 / np.sqrt(1.0 + found[kept] ** 2)
+            normal = used.T @ (used * weights[:, None]) + np.diag(1.0 / self.width**2)
+            slope = used.T @ (weights * found[kept]) + (logs - self.prior) / self.width**2
+            step = -np.linalg.solve(normal, slope)
+            for shorter in (1.0, 0.5, 0.2):
+                trial = np.clip(logs + shorter * step, self.low, self.high)
+                trial_cost, trial_found = self.cost(trial, kept)
+                if trial_cost < cost:
+                    break
+            else:
+                break
+            gained = cost - trial_cost
+            logs, cost, found = trial, trial_cost, trial_found
+            if gained < LEAST_GAIN * cost:
+                break
+        return logs
+
+
+def fit(runs: Sequence[Run], parameters: Sequence[Parameter], start: np.ndarray | None = None, rounds: int = 3) -> Fitted:
+    """Fit all parameters on the runs, from `start` (values) or the priors; a round is one Jacobian and its steps."""
     problem = Problem(runs, parameters)
-    low = np.log([parameter.low for parameter in parameters])
-    high = np.log([parameter.high for parameter in parameters])
-    first = problem.prior if start is None else np.log(start)
-    solution = least_squares(
-        problem.residuals,
-        np.clip(first, low + 1e-9, high - 1e-9),
-        jac=problem.jacobian,
-        bounds=(low, high),
-        loss="soft_l1",
-        x_scale=problem.width,
-        max_nfev=evaluations,
-        ftol=1e-4,
-        xtol=1e-4,
-    )
-    jacobian = problem.jacobian(solution.x)[: len(runs)]
-    determined = np.sqrt((jacobian**2).sum(axis=0)) * problem.width
-    return Fitted(problem.parameters, np.exp(solution.x), determined > 1.0, float(solution.cost))
+    every = np.arange(len(runs))
+    logs = np.clip(problem.prior if start is None else np.log(start), problem.low, problem.high)
+    jacobian = np.zeros((len(runs), len(logs)))
+    for _ in range(rounds):
+        jacobian = problem.jacobian(logs)
+        logs = problem.descend(logs, jacobian, every)
+    return _fitted(problem, logs, jacobian, every)
+
+
+def left_out(problem: Problem, fitted: Fitted, file: str) -> Fitted:
+    """Refit without a file, from the full fit and with its Jacobian: constants that no other run touches fall to their prior."""
+    kept = np.array([index for index, run in enumerate(problem.runs) if run.file != file], dtype=np.int64)
+    logs = problem.descend(np.log(fitted.values), fitted.jacobian, kept, 2 * STEPS)
+    return _fitted(problem, logs, fitted.jacobian, kept)
+
+
+def _fitted(problem: Problem, logs: np.ndarray, jacobian: np.ndarray, kept: np.ndarray) -> Fitted:
+    determined = np.sqrt((jacobian[kept] ** 2).sum(axis=0)) * problem.width
+    cost, _ = problem.cost(logs, kept)
+    return Fitted(problem.parameters, np.exp(logs), determined > 1.0, cost, jacobian)

@@ -43,6 +43,7 @@ from solver.cost.columns import (
     WEIGHT_STATE,
 )
 from solver.cost.memory_kernels import stage_parameters
+from solver.cost.time_kernels import traffic_level
 from solver.cost.twin_kernels import twin_of_previous
 from solver.schedules.kernels import compiled, inlined
 
@@ -268,10 +269,11 @@ def sync_seconds(
     )
     scatter = latency + per_byte * scalars[GRADIENT_STATE]
     gather = latency + per_byte * scalars[WEIGHT_STATE]
+    level = traffic_level(scalars, stages, zero)
     reduced = 0.0
-    if zero == 0:
+    if level == 0:
         reduced = 2.0 * scatter
-    elif zero == 1:
+    elif level == 1:
         reduced = scatter
     if meshes[mesh, REPLICATED_RANKS] > 1.0:
         moved = dense / shard * scalars[GRADIENT_STATE]
@@ -279,10 +281,10 @@ def sync_seconds(
     if meshes[mesh, EXPERT_REPLICATED_RANKS] > 1.0 and expert > 0.0:
         moved = expert / expert_shard * scalars[GRADIENT_STATE]
         reduced += 2.0 * (meshes[mesh, EXPERT_REPLICA_LATENCY] + meshes[mesh, EXPERT_REPLICA_SLOPE] * moved)
-    gathered = gather if zero == 1 or zero == 2 else 0.0
-    overlap = scalars[GRADIENT_OVERLAP] if zero < 3 else max(scalars[GRADIENT_OVERLAP], scalars[SHARD_OVERLAP])
-    exposed = max(0.0, reduced - overlap * backward_s)
-    exposed += max(0.0, gathered - scalars[GATHER_OVERLAP] * forward_s)
+    gathered = gather if level == 1 or level == 2 else 0.0
+    shard_overlap = scalars[SHARD_OVERLAP] if zero >= 3 else 0.0
+    exposed = max(0.0, reduced - max(scalars[GRADIENT_OVERLAP], shard_overlap) * backward_s)
+    exposed += max(0.0, gathered - max(scalars[GATHER_OVERLAP], shard_overlap) * forward_s)
     hidden = reduced + gathered - exposed
     exposed += meshes[mesh, SYNC_FIXED]
     if scalars[TIED] > 0.0 and stages > 1 and (stage == 0 or stage == stages - 1):

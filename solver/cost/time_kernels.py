@@ -30,6 +30,7 @@ from solver.cost.columns import (
     PEER_FIXED,
     PEER_LATENCY,
     PEER_SLOPE,
+    PIPELINE_KEEPS_GATHERED,
     POINT_GROUP,
     POINT_MBS,
     RECOMPUTE_BASE,
@@ -42,7 +43,7 @@ from solver.cost.columns import (
     WEIGHT_STATE,
 )
 from solver.cost.twin_kernels import same_layers, same_options
-from solver.schedules.kernels import compiled
+from solver.schedules.kernels import compiled, inlined
 
 
 @compiled
@@ -82,6 +83,12 @@ def shard_seconds(
         out[1] = hidden_by(gather + scatter, backward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
     else:
         out[1] = hidden_by(scatter, backward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
+
+
+@inlined
+def traffic_level(scalars: np.ndarray, stages: int, zero: int) -> int:
+    """ZeRO level by traffic: a pipeline that keeps gathered parameters through the step gathers and reduces once, as level 1."""
+    return 1 if zero >= 3 and stages > 1 and scalars[PIPELINE_KEEPS_GATHERED] > 0.0 else zero
 
 
 @compiled
@@ -178,6 +185,7 @@ def operation_seconds(
     peer_s = np.empty(stages)
     times = np.empty(4)
     last_virtual = stages * vpp - 1
+    level = traffic_level(scalars, stages, zero)
     for chain in range(point_at.shape[0]):
         messages(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, peer_s)
         stage = stages - 1
@@ -206,20 +214,20 @@ def operation_seconds(
             for layer in range(bounds[virtual], bounds[virtual + 1]):
                 if layer_kind[layer] != kind:
                     kind = layer_kind[layer]
-                    shard_seconds(kinds, points, meshes, scalars, point, mesh, kind, zero, sharding)
+                    shard_seconds(kinds, points, meshes, scalars, point, mesh, kind, level, sharding)
                 add_layer(kinds, point, kind, options[layer], 1.0, sharding, times)
             if virtual == 0:
-                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero, True)
+                table = table_shard_seconds(points, meshes, scalars, point, mesh, level, True)
                 times[0] += points[point, EMBEDDING_FORWARD] + table
                 times[2] += points[point, EMBEDDING_BACKWARD] + table
             if virtual == last_virtual:
-                table = table_shard_seconds(points, meshes, scalars, point, mesh, zero, False)
+                table = table_shard_seconds(points, meshes, scalars, point, mesh, level, False)
                 times[0] += points[point, HEAD_FORWARD] + table
                 times[2] += points[point, HEAD_BACKWARD] + table
                 if scalars[MTP_LAYERS] > 0.0:
                     mtp = int(scalars[MTP_KIND])
                     option = last_stage_option(bounds, options, stages, vpp)
-                    shard_seconds(kinds, points, meshes, scalars, point, mesh, mtp, zero, sharding)
+                    shard_seconds(kinds, points, meshes, scalars, point, mesh, mtp, level, sharding)
                     add_layer(kinds, point, mtp, option, scalars[MTP_LAYERS], sharding, times)
             forward[chain, virtual, 0] = times[0]
             forward[chain, virtual, 1] = times[1]
