@@ -77,6 +77,8 @@ class Network:
         size, stride = _broadcast(size, stride)
         latency = np.zeros(size.shape)
         slope = np.zeros(size.shape)
+        if not np.any(size > 1.0):
+            return latency, slope
         inside = np.ones(size.shape)
         for members, tier in self._levels(size, stride):
             active = members > 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.cost.operators.context import LayerCosts, Product
+from solver.units import STATE_BYTES
 
 
 def forward_s(costs: LayerCosts, product: Product) -> np.ndarray:
@@ -22,10 +23,16 @@ def backward_s(costs: LayerCosts, product: Product) -> np.ndarray:
     narrow, grouped = product.narrow, product.grouped
     seconds = device.gemm_s(m, k, n, batch, narrow=narrow, grouped=grouped)
     seconds = seconds + device.gemm_s(n, k, m, batch, narrow=narrow, grouped=grouped)
-    seconds = seconds + device.stream_s(costs.settings["weight_gradient_stream_bytes"] * n * k * batch)
+    seconds = seconds + device.stream_s(accumulation_bytes(costs) * n * k * batch)
     if narrow and device.narrow:
         seconds = seconds + _cast_s(costs, m * n * batch)
     return np.asarray(seconds)
+
+
+def accumulation_bytes(costs: LayerCosts) -> float:
+    """Bytes a weight's gradient moves when it is added up: read of the new one, read and write of the sum in its own type."""
+    summed = STATE_BYTES[costs.workload.optimizer.main_gradient]
+    return min(costs.settings["weight_gradient_stream_bytes"], 2.0 + 2.0 * summed)
 
 
 def _cast_s(costs: LayerCosts, elements: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from solver.cost import columns as col
 from solver.cost.architecture import LayerKind
 from solver.cost.compute import soft_maximum
 from solver.cost.operators import experts, linear, softmax
-from solver.cost.operators.context import LayerCosts
+from solver.cost.operators.context import LayerCosts, Product
 from solver.cost.operators.parts import products, stream_s
 from solver.cost.operators.products import backward_s, forward_s
 from solver.cost.operators.recompute import selective_modules, selective_s
@@ -46,13 +46,14 @@ def fill_times(costs: LayerCosts, kind: LayerKind, out: np.ndarray) -> None:
     exponent = costs.shared.launch_floor_exponent
     floor = launch_floor_s(costs, kind)
     slope_pair, base_pair = attention_terms(costs, kind)
+    weights = products(costs, kind)
     passes = []
     for forward, ratio, column in (
         (True, 1.0, col.FORWARD_BASE),
         (False, costs.shared.backward_launch_ratio, col.BACKWARD_BASE),
     ):
         index = 0 if forward else 1
-        direction = _pass(costs, kind, slope_pair[index], base_pair[index], forward=forward)
+        direction = _pass(costs, kind, weights, slope_pair[index], base_pair[index], forward=forward)
         at_least = direction.slope * costs.least_work * costs.points.mbs
         busy = direction.device_s + direction.exposed_s + at_least
         out[:, column] = soft_maximum(busy, floor * ratio, exponent) - at_least
@@ -93,10 +94,12 @@ def attention_terms(costs: LayerCosts, kind: LayerKind) -> tuple[tuple[np.ndarra
     return (forward * share.per_work, backward * share.per_work), (forward * fixed, backward * fixed)
 
 
-def _pass(costs: LayerCosts, kind: LayerKind, slope: np.ndarray, fixed: np.ndarray, *, forward: bool) -> Pass:
+def _pass(
+    costs: LayerCosts, kind: LayerKind, weights: list[Product], slope: np.ndarray, fixed: np.ndarray, *, forward: bool
+) -> Pass:
     ratio = 1.0 if forward else costs.shared.backward_stream_ratio
     device = fixed + stream_s(costs, kind, ratio)
-    for product in products(costs, kind):
+    for product in weights:
         device = device + (forward_s(costs, product) if forward else backward_s(costs, product))
     tensor = _tensor_s(costs, kind)
     tensor_overlap = costs.settings["tensor_overlap_fraction"]
