@@ -36,9 +36,9 @@ H100 = ("H100-SXM5-80", "H200-SXM-141")
 HOPPER = (*H100, "H100-SXM5-96")
 V100 = ("V100-SXM2-32", "V100-SXM2-16")
 OVERLAPPING = ("megatron-core", "nemo", "megatron-bridge")
-SHARDED = ("llm-foundry", "torchtitan", "fms-fsdp", "internevo", "accelerate", "deepspeed")
+SHARDED = ("llm-foundry", "torchtitan", "torchtitan-2024", "fms-fsdp", "internevo", "accelerate", "deepspeed")
 MEGATRON_DEEPSPEED = ("megatron-deepspeed", "megatron-deepspeed-v100")
-COMPILED = ("torchtitan", "fms-fsdp")
+COMPILED = ("torchtitan", "torchtitan-2024", "fms-fsdp")
 PROFILES = (
     "megatron-core",
     "nemo",
@@ -112,6 +112,7 @@ def parameters() -> tuple[Parameter, ...]:
         *_profile(("megatron-deepspeed-blocking",), 0.83e-3, 2.0, 4e-5, 8e-3),
         *_profile(("llm-foundry", "accelerate"), 0.4e-3, 2.0, 8e-6, 7e-3),
         *_profile(("internevo",), 0.44e-3, 1.3, 8e-6, 8e-3),
+        Parameter("profile", ("torchtitan", "torchtitan-2024"), "tensor_overlap_fraction", 0.25, 0.5, high=1.0),
         *_profile(COMPILED, 0.25e-3, 1.4, 7e-6, 7e-3),
         *_profile(OVERLAPPING, 0.26e-3, 2.0, 8e-6, 8e-3),
     )
