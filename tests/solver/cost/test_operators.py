@@ -74,8 +74,8 @@ def test_linear_attention_is_linear_in_the_length() -> None:
     lengths = "workload.sequence_lengths"
 
     def growth(attention: dict[str, Any]) -> float:
-        long = layer_s(model_of(attention, **{lengths: {"constant": 32768}}))[0]
-        return long / layer_s(model_of(attention, **{lengths: {"constant": 8192}}))[0]
+        long = layer_s(model_of(attention, **{lengths: {"constant": 32768}}), mbs=8)[0]
+        return long / layer_s(model_of(attention, **{lengths: {"constant": 8192}}), mbs=8)[0]
 
     assert growth(linear) == pytest.approx(4.0, rel=0.03)
     assert growth(ATTENTION) > 4.6
