@@ -49,6 +49,14 @@ def stage_count(text: str) -> int:
         return 0
 
 
+def item_count(text: str, letter: str) -> int:
+    """How often an item stands in the string; 0 when it cannot be read."""
+    try:
+        return expand(text).count(letter)
+    except LayoutStringError:
+        return 0
+
+
 def layout_findings(text: str, pp: int, layers: int, mtp_layers: int) -> list[str]:
     """MC19: what is wrong with a layout string, in words; empty when Megatron takes it."""
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
-from solver.frameworks.megatron_core.layout_string import stage_count
+from solver.frameworks.megatron_core.layout_string import item_count, stage_count
 from solver.frameworks.megatron_core.versions import within
 from solver.frameworks.rules import Check, Severity
 from solver.plan import Violation
@@ -123,6 +123,11 @@ class Settings:
         if self.layers_per_virtual_stage:
             return max(1, self.num_layers // self.pp // self.layers_per_virtual_stage)
         return self.vpp or 1
+
+    @property
+    def mtp_in_layout(self) -> int:
+        """Multi-token prediction layers that the layout string has."""
+        return item_count(self.layout or "", "m")
 
     @property
     def micro_batches(self) -> int:

@@ -100,7 +100,7 @@ RULES: Final = (
     SettingsRule("MC38", "refused", ("arguments",), ("hierarchical_cp_sizes", "cp"),
         "a2a+p2p needs hierarchical sizes whose product is cp {s.cp}",
         lambda s: "a2a+p2p" not in s.cp_comm_types or (bool(s.hierarchical_cp_sizes) and s.hierarchical_size == s.cp)),
-    SettingsRule("MC38-list", "refused", ("build",), ("cp_comm_types",),
+    SettingsRule("MC38-list", "refused", ("config", "build"), ("cp_comm_types",),
         "a list of context parallel kinds has one for each of the {s.num_layers} layers",
         lambda s: len(s.cp_comm_types) in (1, s.num_layers)),
     SettingsRule("MC39", "refused", ("first_step",), ("cp", "tp"),

@@ -6,13 +6,18 @@ from typing import Any, Final
 
 from solver.frameworks.megatron_core.settings import Settings, SettingsRule
 from solver.frameworks.megatron_core.versions import (
+    ACCOUNT_FLAGS,
     BIASED_EXPERTS,
+    EARLY_SEQUENCE_PARALLEL_CHECK,
     EXPERT_OVERLAP,
     FINE_GRAINED_OFFLOAD,
+    NO_BIASED_EXPERTS,
     RECOMPUTE_MODULES,
+    SHARED_EXPERTS_RECOMPUTED,
 )
 
-RECOMPUTED: Final = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts")
+FIRST_RECOMPUTED: Final = ("core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe")
+RECOMPUTED: Final = (*FIRST_RECOMPUTED, "shared_experts")
 NEWER_RECOMPUTED: Final = (*RECOMPUTED, "gdn_norm_out", "gdp_in_proj", "gdp_qkv", "mhc")
 OFFLOADED: Final = ("core_attn", "attn_proj", "expert_fc1", "moe_act", "attn_norm", "mlp_norm", "qkv_linear")
 NEWER_OFFLOADED: Final = (*OFFLOADED, "fused_group_mlp", "gdp_qkv")
@@ -36,7 +41,7 @@ def _batch_hint(s: Settings) -> dict[str, Any]:
 def _recompute_complete(s: Settings) -> bool:
     if s.recompute == "full":
         return s.recompute_method in ("uniform", "block") and s.recompute_layers is not None
-    return s.recompute is None or (s.recompute_method is None and s.recompute_layers is None)
+    return s.recompute is None or s.recompute_layers is None
 
 
 def _recompute_bounded(s: Settings) -> bool:
@@ -100,16 +105,14 @@ def _expert_overlap(s: Settings) -> bool:
         s.ep > 1
         and s.dispatcher in ("alltoall", "flex")
         and s.recompute != "full"
+        and s.recompute_method is None
+        and s.recompute_layers is None
         and not recomputes_experts
         and (s.pp == 1 or s.virtual > 1)
         and not s.shared_expert_overlap
         and s.mtp_layers <= 1
         and s.precision in ("bf16", "fp16")
     )
-
-
-def _experts(s: Settings) -> bool:
-    return s.ep == 1 if s.experts is None else s.experts % s.ep == 0
 
 
 def _experts_hint(s: Settings) -> dict[str, Any]:
@@ -121,39 +124,68 @@ def _instances(s: Settings) -> bool:
     return s.dp * s.cp % s.optimizer_instances == 0 and edp % s.optimizer_instances == 0
 
 
+def _sequence_parallel(s: Settings) -> bool:
+    return s.experts is None or s.tp == 1 or s.sequence_parallel
+
+
+def _sequence_hint(_: Settings) -> dict[str, Any]:
+    return {"sequence_parallel": [True], "tp": [1]}
+
+
+_SEQUENCE: Final = ("sequence_parallel", "tp")
+_NEEDS_SEQUENCE: Final = "experts at tp {s.tp} need sequence parallel"
+
 RULES: Final = (
     SettingsRule("MC09", "refused", ("arguments", "build"), ("global_batch_size", "micro_batch_size", "world_size"),
         "a batch of {s.global_batch_size} does not divide by micro-batch {s.micro_batch_size} x dp {s.dp}, or that of ramp-up or "
         "evaluation does not", _batch, _batch_hint),
     SettingsRule("MC22", "refused", ("arguments", "build"), ("experts", "ep"),
-        "ep {s.ep} does not divide {s.experts} experts", _experts, _experts_hint),
-    SettingsRule("MC23", "refused", ("first_step",), ("sequence_parallel", "tp"), "experts at tp {s.tp} need sequence parallel",
-        lambda s: s.experts is None or s.tp == 1 or s.sequence_parallel,
-        lambda _: {"sequence_parallel": [True], "tp": [1]}),
+        "ep {s.ep} does not divide {s.experts} experts", lambda s: s.experts is None or s.experts % s.ep == 0, _experts_hint),
+    SettingsRule("MC22", "refused", ("config",), ("experts", "ep"), "ep {s.ep} needs experts",
+        lambda s: s.experts is not None or s.ep == 1, lambda _: {"ep": [1]}),
+    SettingsRule("MC23", "refused", ("config", "first_step"), _SEQUENCE, _NEEDS_SEQUENCE,
+        lambda s: s.ep == 1 or _sequence_parallel(s), _sequence_hint, until=EARLY_SEQUENCE_PARALLEL_CHECK),
+    SettingsRule("MC23", "refused", ("first_step",), _SEQUENCE, _NEEDS_SEQUENCE,
+        lambda s: s.ep > 1 or _sequence_parallel(s), _sequence_hint, until=EARLY_SEQUENCE_PARALLEL_CHECK),
+    SettingsRule("MC23", "refused", ("first_step",), _SEQUENCE, _NEEDS_SEQUENCE, _sequence_parallel, _sequence_hint,
+        since=EARLY_SEQUENCE_PARALLEL_CHECK),
     SettingsRule("MC24", "refused", ("config",), ("router_groups", "experts"),
         "{s.router_groups} router groups do not divide {s.experts} experts",
-        lambda s: not s.router_groups or (s.experts is not None and s.experts % s.router_groups == 0)),
+        lambda s: not s.router_groups or (s.experts is not None and s.experts % s.router_groups == 0),
+        since=ACCOUNT_FLAGS),
+    SettingsRule("MC25", "refused", ("build",), ("linear_bias", "grouped_gemm"), "grouped products of experts have no bias yet",
+        lambda s: s.experts is None or not (s.linear_bias and s.grouped_gemm), lambda _: {"grouped_gemm": [False]},
+        until=NO_BIASED_EXPERTS),
     SettingsRule("MC25", "refused", ("config",), ("linear_bias", "experts"), "experts with bias came with release 0.15",
-        lambda s: s.experts is None or not s.linear_bias, until=BIASED_EXPERTS),
+        lambda s: s.experts is None or not s.linear_bias, since=NO_BIASED_EXPERTS, until=BIASED_EXPERTS),
     SettingsRule("MC25", "refused", ("config",), ("linear_bias", "etp"), "experts with bias need etp 1, it is {s.expert_tp}",
         lambda s: s.experts is None or not s.linear_bias or s.expert_tp == 1, lambda _: {"etp": [1]}, since=BIASED_EXPERTS),
     SettingsRule("MC26", "refused", ("config",), ("recompute", "recompute_method", "recompute_layers"),
         "full recompute needs a method (uniform, block) and its layers; selective takes neither", _recompute_complete,
         lambda _: {"recompute_method": ["uniform", "block"]}),
+    SettingsRule("MC26", "refused", ("arguments",), ("recompute", "recompute_method"), "selective recompute takes no method",
+        lambda s: s.recompute != "selective" or s.recompute_method is None, lambda _: {"recompute_method": [None]}),
     SettingsRule("MC27", "refused", (), ("recompute_layers", "num_layers", "pp", "vpp"),
         "{s.recompute_layers} recomputed layers are not between 1 and those of a virtual stage", _recompute_bounded,
         lambda s: {"recompute_layers": [1, -(-s.num_layers // (s.pp * s.virtual))]}),
     SettingsRule("MC28", "refused", ("arguments",), ("recompute_modules",), "recompute modules came with release 0.12",
         lambda s: s.recompute_modules == ("core_attn",), until=RECOMPUTE_MODULES),
     SettingsRule("MC28", "refused", ("config",), ("recompute_modules",),
+        "the modules {s.recompute_modules} cannot all be recomputed here", lambda s: _modules(s, FIRST_RECOMPUTED),
+        lambda _: {"recompute_modules": list(FIRST_RECOMPUTED)}, since=RECOMPUTE_MODULES, until=SHARED_EXPERTS_RECOMPUTED),
+    SettingsRule("MC28", "refused", ("config",), ("recompute_modules",),
         "the modules {s.recompute_modules} cannot all be recomputed here", lambda s: _modules(s, RECOMPUTED),
-        lambda _: {"recompute_modules": list(RECOMPUTED)}, since=RECOMPUTE_MODULES, until="0.20"),
+        lambda _: {"recompute_modules": list(RECOMPUTED)}, since=SHARED_EXPERTS_RECOMPUTED, until="0.20"),
     SettingsRule("MC28", "refused", ("config",), ("recompute_modules",),
         "the modules {s.recompute_modules} cannot all be recomputed here", lambda s: _modules(s, NEWER_RECOMPUTED),
         lambda _: {"recompute_modules": list(NEWER_RECOMPUTED)}, since="0.20"),
-    SettingsRule("MC29", "refused", ("config",), ("distribute_saved", "tp", "recompute", "sequence_parallel"),
-        "spreading saved activations needs tp above 1 and full recompute without sequence parallel",
-        lambda s: not s.distribute_saved or (s.tp > 1 and s.recompute == "full" and not s.sequence_parallel)),
+    SettingsRule("MC29", "refused", ("arguments",), ("distribute_saved", "tp", "recompute"),
+        "spreading saved activations needs tp above 1 and full recompute",
+        lambda s: not s.distribute_saved or (s.tp > 1 and s.recompute == "full")),
+    SettingsRule("MC29", "refused", ("config",), ("distribute_saved", "sequence_parallel"),
+        "spreading saved activations does not go with sequence parallel",
+        lambda s: not (s.distribute_saved and s.recompute is not None and s.sequence_parallel),
+        lambda _: {"sequence_parallel": [False]}),
     SettingsRule("MC30", "refused", ("config",), ("offloaded_layers", "pp", "recompute"),
         "offloading layers needs pp 1, no recompute, and fewer than the {s.num_layers} layers",
         lambda s: s.offloaded_layers is None
@@ -184,8 +216,10 @@ RULES: Final = (
     SettingsRule("MC41", "refused", ("config",), ("expert_comm_overlap",),
         "overlap of expert communication needs ep above 1, alltoall or flex, 16 bits, vpp above 1 on a pipeline, at most one "
         "prediction layer, and no full or expert recompute", _expert_overlap, since=EXPERT_OVERLAP),
+    SettingsRule("MC48", "refused", ("build",), ("dispatcher", "tp", "ep"), "the flex dispatcher needs tp x ep above 1",
+        lambda s: s.dispatcher != "flex" or s.tp * s.ep > 1, until="0.20"),
     SettingsRule("MC48", "refused", ("config",), ("dispatcher", "tp", "ep"), "the flex dispatcher needs tp x ep above 1",
-        lambda s: s.dispatcher != "flex" or s.tp * s.ep > 1),
+        lambda s: s.dispatcher != "flex" or s.tp * s.ep > 1, since="0.20"),
     SettingsRule("MC52", "refused", ("build",), ("optimizer_instances",),
         "{s.optimizer_instances} instances of the distributed optimizer do not divide the data parallel ranks", _instances),
     SettingsRule("MCX-fp16", "refused", ("arguments",), ("precision", "ep"), "expert parallelism does not go with fp16",

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Settings, dict[str, Any], dict[str, Any], str | None]] = 
              {"layers_per_virtual_stage": None, "vpp": 2}, "arguments"),
     "MC17-one": (DENSE, {"pp": 4, "vpp": 2, "layers_per_virtual_stage": 4}, {"vpp": None}, "arguments"),
     "MC18": (DENSE, {"pp": 2, "layout": "Et*16|t*16L", "first_stage_layers": 16}, {"first_stage_layers": None}, "config"),
+    "MC18-vpp": (DENSE, {"pp": 2, "layout": "Et*8|t*8|t*8|t*8L", "vpp": 4}, {"vpp": 2}, "config"),
     "MC19": (DENSE, {"pp": 2, "layout": "Et*16|t*15L"}, {"layout": "Et*15|t*17L"}, "config"),
     "MC20": (DENSE, {"vpp": 2}, {"pp": 4, "global_batch_size": 64}, "arguments"),
     "MC21": (DENSE, {"pp": 4, "vpp": 2, "global_batch_size": 48}, {"global_batch_size": 64}, "first_step"),
@@ -68,7 +69,7 @@ CASES: dict[str, tuple[Settings, dict[str, Any], dict[str, Any], str | None]] = 
     "MC37": (DENSE, {"tp": 2, "tp_comm_overlap": True}, {"sequence_parallel": True}, "arguments"),
     "MC38": (DENSE, {"cp": 4, "cp_comm_types": ("a2a+p2p",), "hierarchical_cp_sizes": (2, 4)},
              {"hierarchical_cp_sizes": (2, 2)}, "arguments"),
-    "MC38-list": (DENSE, {"cp": 2, "cp_comm_types": ("p2p", "allgather")}, {"cp_comm_types": ("p2p",) * 32}, "build"),
+    "MC38-list": (DENSE, {"cp": 2, "cp_comm_types": ("p2p", "allgather")}, {"cp_comm_types": ("p2p",) * 32}, "config"),
     "MC39": (DENSE, {"cp": 16, "cp_comm_types": ("a2a",)}, {"cp": 8}, "first_step"),
     "MC40": (DENSE, {"hybrid_context_parallel": True, "pp": 2, "max_tokens_per_rank": 4096}, {"pp": 1}, "arguments"),
     "MC41": (MOE, {"expert_comm_overlap": True, "pp": 4}, {"vpp": 2}, "config"),
@@ -84,7 +85,9 @@ CASES: dict[str, tuple[Settings, dict[str, Any], dict[str, Any], str | None]] = 
     "MC51": (replace(DENSE, heads=28, kv_heads=28, ffn_hidden_size=18944, world_size=28, global_batch_size=28), {"tp": 28},
              {"tp": 4}, "build"),
     "MC52": (replace(DENSE, distributed_optimizer=True), {"optimizer_instances": 3}, {"optimizer_instances": 2}, "build"),
-    "MC53": (MOE, {"hybrid_context_parallel": True, "max_tokens_per_rank": 4096}, {"experts": None, "ep": 1}, "arguments"),
+    "MC53": (MOE, {"hybrid_context_parallel": True, "max_tokens_per_rank": 4096},
+             {"experts": None, "ep": 1, "moe_ffn_hidden_size": None},
+             "arguments"),
     "MCX-fp16": (MOE, {"precision": "fp16"}, {"ep": 1}, "arguments"),
 }  # fmt: skip
 
@@ -154,13 +157,29 @@ def test_what_later_releases_brought(changes: dict[str, Any], rule: str, first: 
 
 def test_releases_of_experts() -> None:
     """Biased experts from 0.15 at etp 1, overlap of their communication from 0.14, linear attention over cp from 0.20."""
-    biased = replace(MOE, linear_bias=True)
+    biased = replace(MOE, linear_bias=True, grouped_gemm=True)
     assert [release for release in RELEASES if "MC25" not in ids(biased, release)] == ["0.15", "0.16", "0.20"]
+    one_by_one = replace(biased, grouped_gemm=False)
+    assert [release for release in RELEASES if "MC25" in ids(one_by_one, release)] == ["0.13", "0.14"]
     overlap = replace(MOE, expert_comm_overlap=True)
     assert [release for release in RELEASES if "MC41" not in ids(overlap, release)] == ["0.14", "0.15", "0.16", "0.20"]
     linear = replace(DENSE, linear_key_heads=16, linear_value_heads=32, cp=2)
     assert "MC43" in ids(linear, "0.16")
     assert "MC43" not in ids(linear, "0.20")
+
+
+def test_left_over_layers_of_first_and_last() -> None:
+    """20 of 40 layers on two stages: dropped by 0.10 and 0.13 to 0.15, a division by zero in 0.11 and 0.12, refused from 0.16."""
+    settings = replace(DENSE, num_layers=40, pp=2, first_stage_layers=9, last_stage_layers=11)
+    severities = {
+        release: next(found.severity for found in settings_violations(settings, release) if found.rule == "MC16")
+        for release in RELEASES
+    }
+    silent = {release for release, severity in severities.items() if severity == "silently_changed"}
+    assert silent == {"0.10", "0.13", "0.14", "0.15"}
+    whole = replace(settings, first_stage_layers=19, last_stage_layers=21)
+    assert [release for release in RELEASES if ids(whole, release)] == ["0.11", "0.12"]
+    assert all(not ids(replace(whole, last_stage_layers=None), release) for release in RELEASES)
 
 
 def test_layers_were_dropped_silently_once() -> None:
