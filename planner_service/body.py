@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from planner_service.problems import MAX_ERRORS, FieldProblem, Problem, pointer
 
 MAX_NUMBER_DIGITS = 300
-DRAIN_FACTOR = 8
+DRAIN_BYTES = 2**26
 Path = tuple[str | int, ...]
 
 
@@ -33,12 +33,15 @@ class _Duplicated(dict):  # type: ignore[type-arg]
     repeated: str = ""
 
 
-async def read_limited(chunks: AsyncIterator[bytes], limit_bytes: int, announced_bytes: int | None) -> bytes:
+async def read_limited(chunks: AsyncIterator[bytes], limit_bytes: int, announced_bytes: int | None, waits: bool = False) -> bytes:
     """The whole body, or 413 as soon as it is known to be too large.
 
-    After the limit is passed some more is read and thrown away, so that a client that is still sending gets the answer.
+    After the limit is passed some more is read and thrown away, so that a client that is still sending gets the answer; one that
+    waits to be asked for the body, or announces far too much, gets it at once.
     """
     too_large = announced_bytes is not None and announced_bytes > limit_bytes
+    if announced_bytes is not None and too_large and (waits or announced_bytes > DRAIN_BYTES):
+        raise _body_too_large(limit_bytes)
     kept = bytearray()
     total_bytes = 0
     async for chunk in chunks:
@@ -46,13 +49,17 @@ async def read_limited(chunks: AsyncIterator[bytes], limit_bytes: int, announced
         too_large = too_large or total_bytes > limit_bytes
         if too_large:
             kept.clear()
-            if total_bytes > DRAIN_FACTOR * limit_bytes:
+            if total_bytes > DRAIN_BYTES:
                 break
         else:
             kept += chunk
     if too_large:
-        raise Problem(413, "body_too_large", f"At most {limit_bytes} bytes are accepted.", headers={"Connection": "close"})
+        raise _body_too_large(limit_bytes)
     return bytes(kept)
+
+
+def _body_too_large(limit_bytes: int) -> Problem:
+    return Problem(413, "body_too_large", f"At most {limit_bytes} bytes are accepted.", headers={"Connection": "close"})
 
 
 def parse_json(raw: bytes, max_depth: int = 64, *, infinities: bool = False) -> Any:

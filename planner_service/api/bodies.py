@@ -32,9 +32,10 @@ async def any_body(request: Request, most_bytes: int | None = None) -> bytes:
         _unsupported("content-encoding", "Send the body as it is, without a content encoding.", "identity")
     announced = request.headers.get("content-length", "")
     announced_bytes = int(announced) if announced.isascii() and announced.isdigit() and len(announced) < 20 else None
+    waits = request.headers.get("expect", "").lower() == "100-continue"
     try:
         async with asyncio.timeout(settings.body_timeout_s):
-            return await read_limited(request.stream(), most_bytes, announced_bytes)
+            return await read_limited(request.stream(), most_bytes, announced_bytes, waits)
     except TimeoutError:
         detail = f"The body took more than {settings.body_timeout_s:g} s to arrive."
         raise Problem(408, "body_timeout", detail, headers=CLOSE) from None

@@ -10,6 +10,8 @@ from planner_service.api.metrics import OTHER, Metrics
 from planner_service.api.shortcut import ROUTE_KEY
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+CLOSED = "the handler is closed"
+"""What uvloop says when an answer is written to a client that asked several things at once and left."""
 HEAD_KEY = "planner.head"
 
 
@@ -27,18 +29,25 @@ class Front:
             return
         began_s = time.perf_counter()
         method: str = scope["method"]
-        status = 500
+        status, is_gone = 500, False
         is_head = method == "HEAD"
         if is_head:
             scope = {**scope, "method": "GET", HEAD_KEY: True}
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_gone
+            if is_gone:
+                return
             if message["type"] == "http.response.start":
                 status = message["status"]
             elif is_head and message["type"] == "http.response.body":
                 message = {**message, "body": b""}
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                is_gone = CLOSED in str(error)
+                if not is_gone:
+                    raise
 
         try:
             await self._app(scope, receive, answer)

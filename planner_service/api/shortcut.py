@@ -7,6 +7,7 @@ which answer the same bytes and headers.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,6 +28,7 @@ PLAIN = {
     b"expect": (),
 }
 """Headers that matter, with the values that ask for nothing special."""
+MAX_LENGTH_DIGITS = 5
 ROUTE_KEY = "planner.route"
 
 
@@ -44,10 +46,11 @@ class Shortcut:
                 if await self._plan(scope, path[len(PLANS) :], send):
                     return
             elif method == "POST" and path == SEARCHES and _is_plain(scope):
-                first = await receive()
-                if await self._search(scope, first, send):
-                    return
-                receive = _again(first, receive)
+                first = await _first_message(scope, receive)
+                if first is not None:
+                    if await self._search(scope, first, send):
+                        return
+                    receive = _again(first, receive)
         await self._app(scope, receive, send)
 
     async def _plan(self, scope: Scope, plan_id: str, send: Send) -> bool:
@@ -75,14 +78,25 @@ class Shortcut:
 
 
 def _is_plain(scope: Scope) -> bool:
-    """Whether no header asks for something special; a body without a type is for the route to refuse."""
-    typed = scope["method"] == "GET"
+    """Whether no header asks for something special; a body must have a type and a small length."""
+    typed = sized = scope["method"] == "GET"
     for name, value in scope["headers"]:
         if name in PLAIN:
             if value not in PLAIN[name]:
                 return False
             typed = typed or name == b"content-type"
-    return typed
+        elif name == b"content-length":
+            sized = len(value) <= MAX_LENGTH_DIGITS
+    return typed and sized
+
+
+async def _first_message(scope: Scope, receive: Receive) -> Message | None:
+    """The first piece of the body, None when it does not come; then the route waits for it, and refuses in the end."""
+    try:
+        async with asyncio.timeout(scope["app"].state.desk.services.settings.body_timeout_s):
+            return await receive()
+    except TimeoutError:
+        return None
 
 
 def _again(first: Message, receive: Receive) -> Receive:

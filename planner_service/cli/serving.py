@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from planner_service.app import create_app
 from planner_service.cli.exits import UnreadableInput
+from planner_service.cli.http_head import BoundedHead
 from planner_service.services import start_jobs
 from planner_service.settings import LOOPBACK_HOSTS, Settings
 from planner_service.solver_port import DEFAULT_SOLVER, load_solver
@@ -54,7 +55,10 @@ def serve_forever(host: str | None, port: int | None, database: str | None, solv
         log_level="warning",
         timeout_graceful_shutdown=GRACEFUL_STOP_S,
         server_header=False,
+        access_log=False,
         backlog=BACKLOG,
+        http=BoundedHead,
+        ws="none",
     )
     uvicorn.Server(config).run(sockets=[listener])
 
