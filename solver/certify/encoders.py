@@ -104,10 +104,11 @@ def _kept(module: Module, load: Load, grid: Grid, mbs: int, software: Software, 
     inputs = layers * layer_input(encoder, own).size_bytes if returns else 0.0
     widest = max(sum(tensor.size_bytes for tensor in saved_tensors(encoder, block, own, software)) for block in encoder.blocks)
     token = own.element_bytes * own.tokens
-    handed_on = token * encoder.output_features * encoder.output_count / encoder.output_merge
+    joined = encoder.output_merge * encoder.output_pool
+    handed_on = token * encoder.output_features * encoder.output_count / joined
     ends = 0.0
     if returns:
-        between = 2 * encoder.output_hidden_size * encoder.output_count / encoder.output_merge
+        between = 2 * encoder.output_hidden_size * encoder.output_count / joined
         ends = token * (encoder.embedding_features + encoder.hidden_size + between)
     return inputs + handed_on + ends, widest if returns else 0.5 * widest
 

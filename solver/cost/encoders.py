@@ -154,7 +154,7 @@ def _end_parameters(encoder: Transformer) -> float:
 
 def _end_products(encoder: Transformer) -> list[tuple[float, float, float]]:
     """(tokens out of one token in, width out, width in) of the projections."""
-    hidden, share = float(encoder.hidden_size), 1.0 / encoder.output_merge
+    hidden, share = float(encoder.hidden_size), 1.0 / (encoder.output_merge * encoder.output_pool)
     found = [(1.0, hidden, float(encoder.embedding_features))] if encoder.embedding_features else []
     if not encoder.output_features:
         return found
@@ -175,11 +175,11 @@ def _add_ends(inner: LayerCosts, encoder: Transformer, total: EncoderCosts, *, b
 
 def _end_bytes(inner: LayerCosts, encoder: Transformer, *, backward: bool) -> np.ndarray:
     """The features handed on; where there is a backward also the inputs of the projections and what is between them."""
-    out = float(encoder.output_features * encoder.output_count) / encoder.output_merge
-    kept = out
+    share = 1.0 / (encoder.output_merge * encoder.output_pool)
+    kept = share * encoder.output_features * encoder.output_count
     if backward:
         kept += encoder.embedding_features + encoder.hidden_size
-        kept += 2.0 * encoder.output_hidden_size * encoder.output_count / encoder.output_merge
+        kept += 2.0 * share * encoder.output_hidden_size * encoder.output_count
     return np.asarray(inner.element * kept * inner.tokens)
 
 

@@ -103,6 +103,8 @@ def _groups(reader: ConfigReader, experts: int) -> int:
     """Groups that limit the routing; greedy routing has none."""
     key = "n_group" if reader.has("n_group") or "n_group" in reader.defaults else "num_expert_group"
     greedy = reader.text("topk_method") == "greedy"
+    if reader.value(key) is False:  # Hunyuan
+        return 0
     if not reader.has(key) and isinstance(reader.defaults.get(key), int):
         groups = int(reader.defaults[key])
         reader.assume(key, groups)

@@ -48,7 +48,10 @@ def vision_module(reader: ConfigReader, text_hidden: int) -> tuple[dict[str, Any
     if positions:
         transformer["learned_positions"] = positions
     merge = _merge(reader, inner, parent)
-    transformer.update(_projector(inner, parent, hidden, merge, text_hidden))
+    pool = merge if "tokens_key" in parent else 1  # a mean over patches, not patches joined
+    transformer.update(_projector(inner, parent, hidden, merge // pool, text_hidden))
+    if pool > 1:
+        transformer["output_pool"] = pool
     return transformer, 1.0 / merge
 
 

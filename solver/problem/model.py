@@ -161,8 +161,9 @@ class Transformer(Spec):
     """A decoder (or encoder) stack by its sizes. vocab_size 0: no embedding and no head (an encoder of features).
 
     An encoder of features has an input projection from `embedding_features` numbers a token (the values of an image patch),
-    and an output projection: `output_merge` neighbouring tokens become one of `output_features` numbers, through
-    `output_hidden_size` in between where that is not 0; `output_count` of them (feature maps of inner layers beside the last).
+    and an output projection: `output_merge` neighbouring tokens, joined (each the mean of `output_pool`), become one of
+    `output_features` numbers, through `output_hidden_size` in between where that is not 0; `output_count` of them (feature
+    maps of inner layers beside the last).
     """
 
     hidden_size: Count
@@ -176,6 +177,7 @@ class Transformer(Spec):
     output_features: Natural = 0
     output_hidden_size: Natural = 0
     output_merge: Count = 1
+    output_pool: Count = 1
     output_count: Count = 1
     blocks: Annotated[tuple[Block, ...], Sized(1, MAX_LAYERS)]
 
@@ -183,8 +185,9 @@ class Transformer(Spec):
     def _ends_agree(self) -> Transformer:
         if self.vocab_size and (self.embedding_features or self.output_features):
             raise PydanticCustomError("conflict", "embedding_features and output_features belong to an encoder (vocab_size 0)")
-        if not self.output_features and (self.output_hidden_size or self.output_merge > 1 or self.output_count > 1):
-            raise PydanticCustomError("conflict", "output_hidden_size, output_merge and output_count need output_features")
+        several = max(self.output_merge, self.output_pool, self.output_count) > 1
+        if not self.output_features and (self.output_hidden_size or several):
+            raise PydanticCustomError("conflict", "the sizes of an output projection need output_features")
         if not self.vocab_size and (self.head_bias or self.mtp_layers):
             raise PydanticCustomError("conflict", "head_bias and mtp_layers need a vocab_size")
         return self

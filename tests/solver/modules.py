@@ -14,7 +14,8 @@ VISION: dict[str, Any] = {
     "learned_positions": 256,
     "output_features": 512,
     "output_hidden_size": 512,
-    "output_merge": 4,
+    "output_merge": 2,
+    "output_pool": 2,
     "blocks": [
         {
             "repeat": 3,
@@ -70,6 +71,7 @@ def document(**changes: Any) -> dict[str, Any]:
         del vision["transformer"]["output_features"]
         del vision["transformer"]["output_hidden_size"]
         del vision["transformer"]["output_merge"]
+        del vision["transformer"]["output_pool"]
         modules = [vision, copy.deepcopy(PROJECTOR), {**last, "inputs": [{"from": "projector"}]}]
     lengths: dict[str, Any] = {"samples": SAMPLES} if changes.get("samples") else {"constant": 1024}
     return {

@@ -112,6 +112,6 @@ def test_model_flops() -> None:
     assert encoder_flops_per_row(problem(trainable=True)) == pytest.approx(3 * forward)
     tower = problem().encoders[0].transformer
     assert tower is not None
-    weights = 3 * 588 * 0 + 588 * 256 + 4 * (4 * 256 * 256 + 2 * 256 * 1024) + (1024 * 512 + 512 * 512) / 4
+    weights = 588 * 256 + 4 * (4 * 256 * 256 + 2 * 256 * 1024) + (512 * 512 + 512 * 512) / 4
     scores = 3 * 4 * 256 * 256 + 4 * 64 * 256
     assert forward == pytest.approx(4096 * (2 * weights + scores))
