@@ -104,6 +104,10 @@ class PlannerClient:
         """POST /v1/imports/hf-config."""
         return self._post("/v1/imports/hf-config", config)
 
+    def devices(self) -> bytes:
+        """GET /v1/devices."""
+        return self._get("/v1/devices")
+
     def import_lengths(
         self, name: str, stream: BinaryIO, column: str | None, max_tokens: int | None, characters_per_token: float | None
     ) -> bytes:

@@ -171,12 +171,13 @@ class RealSolver:
         return json_text({"models": list(solver.models().values())})
 
     def frameworks(self) -> str:
-        """Every rule set with its versions and capabilities, and whether there is an export."""
+        """Every framework with the versions that have rules, and capabilities and rules of the newest."""
         entries = []
         for name in solver.framework_names():
             rules = solver.get_rule_set(name)
             entry = {"name": name, "versions": solver.framework_versions(name), "capabilities": rules.capabilities}
-            entries.append({**entry, "exports": name in solver.exporter_names()})
+            told = [{"id": rule.id, "severity": rule.severity, "fires": rule.fires, "text": rule.text} for rule in rules.rules]
+            entries.append({**entry, "exports": name in solver.exporter_names(), "rules": told})
         return json_text({"frameworks": entries})
 
 

@@ -179,6 +179,7 @@ COMPONENTS: dict[str, Schema] = {
                 versions=array(TEXT),
                 capabilities={"type": "object"},
                 exports={"type": "boolean"},
+                rules=array(record(id=TEXT, severity=TEXT, fires=array(TEXT), text=TEXT)),
             )
         )
     ),

@@ -45,6 +45,10 @@ class Backend(Protocol):
         """The import document of files of lengths."""
         ...
 
+    def devices(self) -> bytes:
+        """The catalogue of devices."""
+        ...
+
 
 class LocalBackend:
     """Calls the solver directly; Ctrl-C once asks the search for what it has."""
@@ -109,6 +113,10 @@ class LocalBackend:
         """Reads the files here, in pieces."""
         return self._solver.import_lengths(files, wish).encode()
 
+    def devices(self) -> bytes:
+        """Those of this installation."""
+        return self._solver.devices().encode()
+
     def export(self, plan: StoredPlan, framework: str) -> bytes:
         """Exports a plan at hand."""
         return self._solver.export(plan, framework).encode()
@@ -141,6 +149,10 @@ class RemoteBackend:
             raise UnreadableInput("a server reads one file of lengths at a time")
         ((name, stream),) = files
         return self._client.import_lengths(name, stream, wish.column, wish.max_tokens, wish.characters_per_token)
+
+    def devices(self) -> bytes:
+        """Those of the server."""
+        return self._client.devices()
 
 
 @contextmanager
