@@ -1,8 +1,10 @@
-"""How late the event loop is while two searches run and large bodies come in: the server's own histogram, before and after.
+"""How late the event loop is while two searches run and large bodies come in: the server's own histograms, before and after.
 
     python -m benchmarks.load.loop_delay [--seconds 60] [--record]
 
-Two clients send 8 MiB bodies of every kind in turn, four ask for a stored plan and a list, two searches use the processors.
+`own` is what of the delay the server's processor time can explain, and what the target is for: on a machine that does other
+things too the whole delay is theirs. One client sends 8 MiB bodies of every kind in turn, four ask for a stored plan and a list,
+two searches use the processors.
 """
 
 from __future__ import annotations
@@ -18,26 +20,30 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.bodies import large_bodies
-from benchmarks.load.cached import planner, post
+from benchmarks.load.cached import finished_search, planner, post
 from benchmarks.load.results import record
 from benchmarks.witnesses import EXAMPLES
-from planner_service.api.examples import PROBLEM
 from planner_service.solver_adapter import load_yaml
 
 TARGET_MS = 20.0
 LONG = ("deepseek-v3-256-h100.yaml", "llama-3.1-70b-mixed-megatron.yaml")
-NAME = "planner_event_loop_delay_seconds_bucket"
+NAMES = {"": "planner_event_loop_delay_seconds_bucket", "own_": "planner_event_loop_own_delay_seconds_bucket"}
+Samples = dict[float, float]
 
 
-def histogram(url: str) -> dict[float, float]:
-    """Samples up to each bound in seconds."""
+def histograms(url: str) -> dict[str, Samples]:
+    """Samples up to each bound in seconds, of the delay and of the server's own part in it."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
-    pairs = [line.removeprefix(NAME + '{le="').split('"} ') for line in lines if line.startswith(NAME)]
+    return {kind: _samples(lines, name) for kind, name in NAMES.items()}
+
+
+def _samples(lines: list[str], name: str) -> Samples:
+    pairs = [line.removeprefix(name + '{le="').split('"} ') for line in lines if line.startswith(name)]
     return {float(bound.replace("+Inf", "inf")): float(count) for bound, count in pairs}
 
 
-def quantile_ms(before: dict[float, float], after: dict[float, float], share: float) -> float:
+def quantile_ms(before: Samples, after: Samples, share: float) -> float:
     """The bound below which `share` of the new samples lie, in milliseconds."""
     total = after[float("inf")] - before[float("inf")]
     return next(bound for bound in sorted(after) if after[bound] - before[bound] >= share * total) * 1e3
@@ -58,8 +64,7 @@ def send(url: str, path: str, body: bytes) -> int:
 def run(seconds: float) -> list[dict[str, Any]]:
     """One figure for each kind of body, and one for all."""
     with tempfile.TemporaryDirectory() as name, planner(Path(name), PLANNER_CONCURRENT_SEARCHES="2") as url:
-        _, body = post(f"{url}/v1/searches", PROBLEM, Prefer="wait=60")
-        plan_url = f"{url}/v1/plans/{json.loads(body)['result']['plan']['id']}"
+        plan_url = f"{url}/v1/plans/{json.loads(finished_search(url))['result']['plan']['id']}"
         stop = threading.Event()
         for file in LONG:
             problem = load_yaml((EXAMPLES / file).read_bytes())
@@ -76,15 +81,15 @@ def run(seconds: float) -> list[dict[str, Any]]:
         askers = [threading.Thread(target=ask) for _ in range(4)]
         for thread in askers:
             thread.start()
-        figures, first = [], histogram(url)
+        figures, first = [], histograms(url)
         kinds = large_bodies()
         for kind, (path, content) in kinds.items():
-            before, end_s, statuses = histogram(url), time.monotonic() + seconds / len(kinds), set()
+            before, end_s, statuses = histograms(url), time.monotonic() + seconds / len(kinds), set()
             while time.monotonic() < end_s:
                 statuses.add(send(url, path, content))
-            after = histogram(url)
+            after = histograms(url)
             figures.append(figure(kind, before, after) | {"statuses": sorted(statuses)})
-        figures.append(figure("all", first, histogram(url)))
+        figures.append(figure("all", first, histograms(url)))
         running = json.loads(urllib.request.urlopen(f"{url}/v1/searches?state=running").read())["searches"]
         figures[-1]["searches_running_at_the_end"] = len(running)
         stop.set()
@@ -93,11 +98,13 @@ def run(seconds: float) -> list[dict[str, Any]]:
         return figures
 
 
-def figure(what: str, before: dict[float, float], after: dict[float, float]) -> dict[str, Any]:
+def figure(what: str, before: dict[str, Samples], after: dict[str, Samples]) -> dict[str, Any]:
     """Quantiles of the samples between two readings."""
-    made: dict[str, Any] = {"what": what, "samples": after[float("inf")] - before[float("inf")]}
-    made |= {f"p{share:g}_ms_at_most": quantile_ms(before, after, share / 100) for share in (50, 99, 100)}
-    return made | {"met": made["p99_ms_at_most"] <= TARGET_MS}
+    made: dict[str, Any] = {"what": what, "samples": after[""][float("inf")] - before[""][float("inf")]}
+    for kind in NAMES:
+        quantiles = {share: quantile_ms(before[kind], after[kind], share / 100) for share in (50, 99, 100)}
+        made |= {f"{kind}p{share}_ms_at_most": value for share, value in quantiles.items()}
+    return made | {"met": made["own_p99_ms_at_most"] <= TARGET_MS}
 
 
 def main() -> None:

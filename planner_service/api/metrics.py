@@ -32,6 +32,8 @@ class Metrics:
         self._cache = Counter("planner_answer_cache", "Answers looked for in memory", ("outcome",), registry=self._registry)
         delay = "How much later than due the event loop came to a task"
         self._delay = Histogram("planner_event_loop_delay_seconds", delay, buckets=DELAY_BUCKETS_S, registry=self._registry)
+        own = "How much of that delay the processor time of this process can explain"
+        self._own_delay = Histogram("planner_event_loop_own_delay_seconds", own, buckets=DELAY_BUCKETS_S, registry=self._registry)
         self.open_streams = 0
         streams = Gauge("planner_event_streams", "Open event streams", registry=self._registry)
         streams.set_function(lambda: self.open_streams)
@@ -48,9 +50,10 @@ class Metrics:
         observers[0]()
         observers[1](seconds)
 
-    def loop_was_late(self, seconds: float) -> None:
+    def loop_was_late(self, seconds: float, own_seconds: float) -> None:
         """One sample of the event loop's delay."""
         self._delay.observe(seconds)
+        self._own_delay.observe(own_seconds)
 
     def looked_up(self, hit: bool) -> None:
         """An answer was, or was not, in memory."""

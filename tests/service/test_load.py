@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 
 import httpx
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from benchmarks.load.bodies import large_bodies
 from benchmarks.load.cached import BARE, process
 from benchmarks.load.generator import Sample, measure, quantile, request_bytes
-from benchmarks.load.loop_delay import figure, histogram
+from benchmarks.load.loop_delay import figure, histograms
 from benchmarks.load.soak import run as soak
 from planner_service.api.bodies import SMALL_BODY_BYTES
 from tests.service.fake_solver import NAME
@@ -34,7 +33,8 @@ def test_histograms_are_compared():
     """Only what came between two readings counts."""
     before = {0.01: 5.0, 0.02: 5.0, 1.0: 5.0, float("inf"): 5.0}
     after = {0.01: 55.0, 0.02: 104.0, 1.0: 105.0, float("inf"): 105.0}
-    made = figure("x", before, after)
+    made = figure("x", {"": before, "own_": before}, {"": after, "own_": after})
+    assert (made["own_p50_ms_at_most"], made["own_p99_ms_at_most"], made["own_p100_ms_at_most"]) == (10, 20, 1000)
     assert (made["samples"], made["p50_ms_at_most"], made["p99_ms_at_most"], made["p100_ms_at_most"]) == (100, 10, 20, 1000)
     assert made["met"]
 
@@ -70,7 +70,7 @@ def test_cached_answers(live_server, problem, tmp_path):
 
 @pytest.mark.ci
 def test_large_bodies_do_not_stop_the_others(tmp_path):
-    """While two searches run and 8 MiB bodies of every kind come in, the event loop is about as quick as without."""
+    """While two searches run and 8 MiB bodies of every kind come in, the server does not hold up its event loop."""
     slow = {"model": {}, "workload": {}, "cluster": {}, "behaviour": {"steps": 1, "step_s": 300}}
     with (
         running_server(f"sqlite:///{tmp_path / 'large.db'}", solver_name=NAME, concurrent_searches=2) as (url, _),
@@ -79,16 +79,13 @@ def test_large_bodies_do_not_stop_the_others(tmp_path):
         for name in "ab":
             http.post("/v1/searches", json={**slow, "behaviour": {**slow["behaviour"], "name": name}})
         http.post("/v1/evaluations", json={"problem": {**slow}, "layout": {}})
-        start = histogram(url)
-        time.sleep(4.0)
-        quiet = histogram(url)
+        start = histograms(url)
         for path, body in large_bodies().values():
             assert len(body) > SMALL_BODY_BYTES
             assert http.post(path, content=body, headers=JSON).status_code in (200, 202, 400, 422)
-        busy = histogram(url)
-    alone, loaded = figure("quiet", start, quiet), figure("busy", quiet, busy)
+        loaded = figure("busy", start, histograms(url))
     assert loaded["samples"] > 40
-    assert loaded["p99_ms_at_most"] <= max(20.0, 2.5 * alone["p99_ms_at_most"], 1e3 * SLACK_S)
+    assert loaded["own_p99_ms_at_most"] <= 20.0, loaded
 
 
 @pytest.mark.ci
