@@ -20,7 +20,7 @@ from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import load_document
 from planner_service.cli.plan_file import check_plan_file
 from tests.service.fake_solver import NAME, plan
-from tests.service.servers import PROGRAM
+from tests.service.servers import SERVE
 
 GOOD = "model: {preset: x}\nworkload: {}\ncluster: {}\n"
 
@@ -309,7 +309,7 @@ def test_interrupt_gives_what_was_found(problem_file):
 
 def test_demo(planner, problem_file, monkeypatch):
     """Service, search, plan and curl in one command; afterwards the service is gone."""
-    monkeypatch.setattr(demo, "serve_command", lambda url: [sys.executable, "-c", PROGRAM, url, NAME])
+    monkeypatch.setattr(demo, "serve_command", lambda url: [sys.executable, "-c", SERVE, url, NAME])
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     code, out, _ = planner("demo", "--problem", problem_file(steps=2, step_s=0.2))
     assert code == 0
