@@ -1,10 +1,10 @@
 """Discrete-event run of one training step: every rank follows the program of its schedule, operation by operation.
 
-This is the independent check of the compiled recurrences in `solver.schedules.kernels`: it knows only program orders and
-dependencies. An operation starts once its rank has finished the one before it and its input exists: a forward needs the
-forward of the previous virtual stage, a backward that of the next one, the last virtual stage's backward its own forward.
-Edges are free. Times are seconds since the start of the step. Replicas that see other lengths run the same programs, so their
-times are carried as one array through one run.
+This is the independent check of the compiled recurrences in `solver.schedules`: it knows only program orders and dependencies.
+An operation starts once its rank has finished the one before it and its input exists: a forward needs the forward of the
+previous piece, a backward (or its input half) that of the next one, the last piece's backward its own forward, a weight half its
+input half. Joined operations start when both can and end together. Edges are free. Times are seconds since the start of the
+step. Replicas that see other lengths run the same programs, so their times are carried as one array through one run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.errors import SolverError
-from solver.schedules import Operation, get_schedule
+from solver.schedules import Operation, Schedule, get_schedule
 
 if TYPE_CHECKING:
     from solver.balance.ledger import Chain, StepCosts
@@ -47,21 +47,22 @@ class BrokenSchedule(SolverError):
 
 @dataclass(frozen=True)
 class TimedOperation:
-    """One bar of a timeline; `micro_batch` and `virtual_stage` are None for the work at the end of the step."""
+    """One bar of a timeline; `micro_batch` and `virtual_stage` (the piece) are None for the work at the end of the step."""
 
     chain: int
     replica: int
     stage: int
     virtual_stage: int | None
     micro_batch: int | None
-    kind: Literal["F", "B", "sync", "optimizer"]
+    kind: Literal["F", "B", "I", "W", "sync", "optimizer"]
     start_s: float
     end_s: float
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """`scenario_s`: steps, `step_time_s` their mean; `ends_s[scenario][chain]`: last backwards, [replicas, stages]."""
+    """`scenario_s`: steps, `step_time_s` their mean; `ends_s[scenario][chain]`: ends of the ranks' last operations (since their
+    first start where the schedule is post-validated), [replicas, stages]."""
 
     step_time_s: float
     scenario_s: tuple[float, ...]
@@ -84,50 +85,78 @@ def simulate(costs: StepCosts, timeline_of: int | None = None) -> Simulation:
 
 
 def run_programs(
-    programs: list[list[Operation]], forward_s: list[list[Floats]], backward_s: list[list[Floats]]
+    schedule: Schedule,
+    programs: list[list[Operation]],
+    forward_s: list[list[Floats]],
+    backward_s: list[list[Floats]],
+    weight_s: list[list[Floats]],
 ) -> Iterator[tuple[int, Operation, Floats, Floats]]:
     """Yield (stage, operation, start, end) of every operation, in an order in which each follows its input and its predecessor.
 
-    `forward_s[virtual stage][micro-batch]` and `backward_s` are durations of all rows (independent replicas) at once.
+    `forward_s[slot][micro-batch]` are durations of all rows (independent replicas) at once; `weight_s` is the part of `backward_s`
+    that a weight half takes.
     """
     stages = len(programs)
-    last = len(forward_s) - 1
     rows = forward_s[0][0].shape
     clocks = [np.zeros(rows) for _ in programs]
     position = [0] * stages
     made: dict[tuple[str, int, int], Floats] = {}
+    holders = _holders(schedule, stages, len(forward_s) // stages)
     awake = deque(range(stages))
     while awake:
         stage = awake.popleft()
         while position[stage] < len(programs[stage]):
-            operation = programs[stage][position[stage]]
-            kind, micro_batch, chunk = operation
-            here = chunk * stages + stage
-            source = _input_of(kind, here, micro_batch, last)
-            ready = None
-            if source is not None:
-                ready = made.pop(source, None)
-                if ready is None:
-                    break
-            start = clocks[stage] if ready is None else np.maximum(clocks[stage], ready)
-            end = start + (forward_s if kind == "F" else backward_s)[here][micro_batch]
+            at = position[stage]
+            together = programs[stage][at : at + (2 if programs[stage][at].joined else 1)]
+            pieces = [schedule.piece(operation.chunk, stage, stages) for operation in together]
+            inputs = [_input_of(operation, piece, len(holders) - 1) for operation, piece in zip(together, pieces, strict=True)]
+            if any(source is not None and source not in made for source in inputs):
+                break
+            start = clocks[stage]
+            for source in inputs:
+                start = start if source is None else np.maximum(start, made[source])
+            end = start
+            for operation in together:
+                end = end + _seconds(operation, operation.chunk * stages + stage, forward_s, backward_s, weight_s)
             clocks[stage] = end
-            following = here + 1 if kind == "F" else here - 1
-            if following >= 0:
-                made[kind, here, micro_batch] = end
-            if 0 <= following <= last and following % stages != stage:
-                awake.append(following % stages)
-            position[stage] += 1
-            yield stage, operation, start, end
+            position[stage] += len(together)
+            for operation, piece in zip(together, pieces, strict=True):
+                if operation.kind != "W":
+                    made["F" if operation.kind == "F" else "I", piece, operation.micro_batch] = end
+                    awake.extend(other for other in holders.get(piece + (1 if operation.kind == "F" else -1), ()) if other != stage)
+                yield stage, operation, start, end
     hanging = [(stage, programs[stage][at]) for stage, at in enumerate(position) if at < len(programs[stage])]
     if hanging:
         raise BrokenSchedule("the programs of the ranks wait for each other", hanging)
 
 
-def _input_of(kind: str, here: int, micro_batch: int, last: int) -> tuple[str, int, int] | None:
+def _holders(schedule: Schedule, stages: int, vpp: int) -> dict[int, list[int]]:
+    """The ranks that hold each piece."""
+    found: dict[int, list[int]] = {}
+    for chunk in range(vpp):
+        for stage in range(stages):
+            found.setdefault(schedule.piece(chunk, stage, stages), []).append(stage)
+    return found
+
+
+def _input_of(operation: Operation, piece: int, last: int) -> tuple[str, int, int] | None:
+    kind, micro_batch = operation.kind, operation.micro_batch
     if kind == "F":
-        return ("F", here - 1, micro_batch) if here > 0 else None
-    return ("B", here + 1, micro_batch) if here < last else ("F", last, micro_batch)
+        return ("F", piece - 1, micro_batch) if piece > 0 else None
+    if kind == "W":
+        return ("I", piece, micro_batch)
+    return ("I", piece + 1, micro_batch) if piece < last else ("F", last, micro_batch)
+
+
+def _seconds(
+    operation: Operation, slot: int, forward_s: list[list[Floats]], backward_s: list[list[Floats]], weight_s: list[list[Floats]]
+) -> Floats:
+    if operation.kind == "F":
+        return forward_s[slot][operation.micro_batch]
+    if operation.kind == "W":
+        return weight_s[slot][operation.micro_batch]
+    whole = backward_s[slot][operation.micro_batch]
+    return whole if operation.kind == "B" else whole - weight_s[slot][operation.micro_batch]
 
 
 def _programs(costs: StepCosts, micro_batches: int) -> list[list[Operation]]:
@@ -136,28 +165,31 @@ def _programs(costs: StepCosts, micro_batches: int) -> list[list[Operation]]:
     if refusal is not None:
         raise BrokenSchedule(refusal)
     programs = [schedule.order(stage, costs.stages, costs.vpp, micro_batches) for stage in range(costs.stages)]
-    check_programs(programs, costs.vpp, micro_batches)
+    check_programs(schedule, programs, costs.vpp, micro_batches)
     return programs
 
 
-def check_programs(programs: list[list[Operation]], vpp: int, micro_batches: int) -> None:
-    """Every rank runs the forward and the backward of every chunk and micro-batch once; raises BrokenSchedule."""
-    wanted = {Operation(kind, j, chunk) for kind in ("F", "B") for j in range(micro_batches) for chunk in range(vpp)}
+def check_programs(schedule: Schedule, programs: list[list[Operation]], vpp: int, micro_batches: int) -> None:
+    """Every rank runs each of its micro-batches forward and backward once, whole or in both halves; raises BrokenSchedule."""
+    wanted = {(j, chunk) for j in range(micro_batches) for chunk in range(vpp) if schedule.carries(chunk, j, micro_batches)}
     for stage, program in enumerate(programs):
-        if len(program) != len(wanted) or set(program) != wanted:
+        done = {kind: [(op.micro_batch, op.chunk) for op in program if op.kind == kind] for kind in ("F", "B", "I", "W")}
+        whole = all(sorted(done["F"]) == sorted(passes) == sorted(wanted) for passes in (done["B"] + done["I"], done["B"] + done["W"]))
+        if not whole or any(op.joined for op in program[-1:]):
             raise BrokenSchedule(f"the program of stage {stage} does not hold every operation once")
 
 
-def _durations(chain: Chain, work: Floats) -> tuple[list[list[Floats]], list[list[Floats]]]:
-    """[virtual stage][micro-batch] -> seconds of every row of `work` [rows, micro_batches]."""
+def _durations(chain: Chain, work: Floats) -> tuple[list[list[Floats]], list[list[Floats]], list[list[Floats]]]:
+    """[slot][micro-batch] -> seconds of every row of `work` [rows, micro_batches], forward, backward and its weight half."""
     columns = np.ascontiguousarray(work.T)
     forward = [list(base + slope * columns) for base, slope in zip(chain.forward_base_s, chain.forward_slope_s, strict=True)]
     backward = [list(base + slope * columns) for base, slope in zip(chain.backward_base_s, chain.backward_slope_s, strict=True)]
-    return forward, backward
+    weight = [list(base + 0.0 * columns) for base in chain.weight_s]
+    return forward, backward, weight
 
 
 def _chain_ends(costs: StepCosts, chain: Chain) -> list[Floats]:
-    """Per scenario the end of the last backward, [replicas, stages]; rows of equal work run once."""
+    """Per scenario the end of the ranks' last operations, [replicas, stages]; rows of equal work run once."""
     ends: list[Floats] = [np.empty(0)] * len(chain.attention_work)
     for micro_batches in sorted({work.shape[1] for work in chain.attention_work}):
         members = [s for s, work in enumerate(chain.attention_work) if work.shape[1] == micro_batches]
@@ -187,11 +219,17 @@ def _finished(costs: StepCosts, chain: Chain, work: Floats) -> Floats:
 
 
 def _last_backwards(costs: StepCosts, chain: Chain, work: Floats) -> Floats:
+    """[rows, stages] end of each rank's last operation, since its first start where the schedule is post-validated."""
     finished = np.zeros((work.shape[0], costs.stages))
+    started: dict[int, Floats] = {}
+    schedule = get_schedule(costs.schedule)
     programs = _programs(costs, work.shape[1])
-    for stage, operation, _, end in run_programs(programs, *_durations(chain, work)):
-        if operation.kind == "B":
-            finished[:, stage] = end
+    for stage, _, start, end in run_programs(schedule, programs, *_durations(chain, work)):
+        started.setdefault(stage, start)
+        finished[:, stage] = end
+    if schedule.post_validated:
+        for stage, start in started.items():
+            finished[:, stage] -= start
     return finished
 
 
@@ -199,9 +237,11 @@ def _timeline(costs: StepCosts, scenario: int) -> Iterator[TimedOperation]:
     for index, chain in enumerate(costs.chains):
         work = chain.attention_work[scenario]
         done = np.zeros((work.shape[0], costs.stages))
-        for stage, operation, start, end in run_programs(_programs(costs, work.shape[1]), *_durations(chain, work)):
+        schedule = get_schedule(costs.schedule)
+        programs = _programs(costs, work.shape[1])
+        for stage, operation, start, end in run_programs(schedule, programs, *_durations(chain, work)):
             done[:, stage] = end
-            virtual = operation.chunk * costs.stages + stage
+            virtual = schedule.piece(operation.chunk, stage, costs.stages)
             for replica, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
                 yield TimedOperation(index, replica, stage, virtual, operation.micro_batch, operation.kind, begin, finish)
         synced = done + chain.sync_s

@@ -41,19 +41,26 @@ def one_f_one_b_warmup(stage: int, stages: int, micro_batches: int) -> int:
 
 @compiled
 def interleaved_warmup(stage: int, stages: int, vpp: int, micro_batches: int) -> int:
-    """Chunk forwards that rank `stage` runs before its first pair (megatron-core, groups of `stages`)."""
-    return min((stages - 1 - stage) * 2 + (vpp - 1) * stages, micro_batches * vpp)
+    """Chunk forwards that rank `stage` runs before its first pair (megatron-core, groups of `stages`), absent ones counted."""
+    groups = (micro_batches + stages - 1) // stages
+    return min((stages - 1 - stage) * 2 + (vpp - 1) * stages, groups * stages * vpp)
 
 
 @inlined
-def in_flight(stage: int, stages: int, vpp: int, micro_batches: int) -> float:
-    """Most micro-batches whose activations one rank holds at once, in units of one micro-batch of its whole stage.
+def one_f_one_b_in_flight(stage: int, stages: int, micro_batches: int) -> float:
+    """Most micro-batches whose activations stage `stage` holds at once."""
+    return float(min(micro_batches, stages - stage))
 
-    1F1B (vpp 1): min(m, p - i). Interleaved: min(warm-up + 1, m vpp) chunks, each 1/vpp of the stage.
-    """
-    if vpp == 1:
-        return float(min(micro_batches, stages - stage))
-    return min((stages - 1 - stage) * 2 + (vpp - 1) * stages + 1, micro_batches * vpp) / vpp
+
+@inlined
+def interleaved_in_flight(stage: int, stages: int, vpp: int, micro_batches: int) -> float:
+    """Most chunks in flight on a rank over its `vpp` chunks: the warm-up and one forward, less those absent of the last group."""
+    first = (stages - 1 - stage) * 2 + (vpp - 1) * stages + 1
+    whole = min(first // (stages * vpp), micro_batches // stages)
+    held = whole * stages * vpp
+    rest = min(first - held, stages * vpp)
+    present = stages if whole < micro_batches // stages else micro_batches % stages
+    return (held + (rest // stages) * present + min(rest % stages, present)) / vpp
 
 
 @compiled
@@ -165,7 +172,6 @@ def interleaved_tick(
     backward_s: Floats,
     vpp: int,
     micro_batches: int,
-    columns: int,
     tick: int,
     clocks: Floats,
     forwards: Floats,
@@ -174,11 +180,13 @@ def interleaved_tick(
     """Run one tick on every rank: at tick t rank i runs forward number t + (p-1-i) + (v-1)p, then backward number t - (p-1-i).
 
     With this skew every input was made by a ring neighbour at tick t-1: forwards come from rank i-1, backwards from rank i+1
-    (mod p). Ranks of one chunk are neighbours, so a tick is at most two runs each way. `forward_s`, `backward_s` are flat
-    [stages * vpp, columns]; columns 1 = equal micro-batches. `forwards`, `backwards`: [stages + 1] last outputs on the ring.
+    (mod p). Ranks of one chunk are neighbours, so a tick is at most two runs each way; ranks whose micro-batch is absent from the
+    last group rest. `forward_s`, `backward_s` are flat [stages * vpp, micro_batches]; `forwards`, `backwards`: [stages + 1] last
+    outputs on the ring.
     """
     stages = clocks.shape[0]
-    groups = micro_batches // stages
+    columns = micro_batches
+    groups = (micro_batches + stages - 1) // stages
     row = (tick + (vpp - 1) * stages) // stages
     cut = tick + (vpp - 1) * stages - row * stages
     forwards[0] = forwards[stages] if (row + (1 if cut > 0 else 0)) % vpp > 0 else 0.0
@@ -186,9 +194,10 @@ def interleaved_tick(
         first, stop = (cut, stages) if k == 0 else (0, cut)
         group = (row + k) // vpp
         chunk = row + k - group * vpp
+        newest = (group + 1 - k) * stages + cut - 1  # micro-batch of rank 0; each rank after it has the one before
+        first = max(first, newest + 1 - micro_batches)
         if first < stop and 0 <= group < groups:
-            base = chunk * stages if columns == 1 else chunk * stages * columns + (group + 1 - k) * stages + cut - 1
-            forward_run(forward_s, base, 1 if columns == 1 else columns - 1, first, stop, clocks, forwards)
+            forward_run(forward_s, chunk * stages * columns + newest, columns - 1, first, stop, clocks, forwards)
     row = tick // stages
     cut = (row + 1) * stages - 1 - tick
     backwards[stages] = backwards[0] if row % vpp > 0 else 0.0
@@ -196,9 +205,10 @@ def interleaved_tick(
         first, stop = (0, cut) if k == 0 else (cut, stages)
         group = (row - 1 + k) // vpp
         chunk = vpp - 1 - (row - 1 + k - group * vpp)
+        oldest = (group + 1 - k) * stages - cut  # micro-batch of rank 0; each rank after it has the one behind
+        stop = min(stop, micro_batches - oldest)
         if first < stop and 0 <= group < groups:
-            base = chunk * stages if columns == 1 else chunk * stages * columns + (group + 1 - k) * stages - cut
-            backward_run(backward_s, base, 1 if columns == 1 else columns + 1, first, stop, clocks, backwards)
+            backward_run(backward_s, chunk * stages * columns + oldest, columns + 1, first, stop, clocks, backwards)
 
 
 @inlined
@@ -206,6 +216,7 @@ def equal_tick(
     forward_s: Floats,
     backward_s: Floats,
     vpp: int,
+    micro_batches: int,
     groups: int,
     group: int,
     row: int,
@@ -224,15 +235,23 @@ def equal_tick(
     behind_group = group if row > 0 else group - 1
     forwards[0] = forwards[stages] if (row if phase > 0 else behind) > 0 else 0.0
     if 0 <= behind_group + 1 < groups:
-        forward_run(forward_s, behind * stages, one, phase, stages, clocks, forwards)
-    if 0 <= group + 1 < groups and phase > 0:
-        forward_run(forward_s, row * stages, one, zero, phase, clocks, forwards)
+        first = max(phase, (behind_group + 2) * stages + phase - micro_batches)
+        if first < stages:
+            forward_run(forward_s, behind * stages, one, first, stages, clocks, forwards)
+    if 0 <= group + 1 < groups:
+        first = max(zero, (group + 1) * stages + phase - micro_batches)
+        if first < phase:
+            forward_run(forward_s, row * stages, one, first, phase, clocks, forwards)
     cut = stages - 1 - phase
     backwards[stages] = backwards[0] if row > 0 else 0.0
-    if 0 <= behind_group < groups and cut > 0:
-        backward_run(backward_s, (vpp - 1 - behind) * stages, one, zero, cut, clocks, backwards)
+    if 0 <= behind_group < groups:
+        stop = min(cut, micro_batches - (behind_group + 1) * stages + cut)
+        if stop > 0:
+            backward_run(backward_s, (vpp - 1 - behind) * stages, one, zero, stop, clocks, backwards)
     if 0 <= group < groups:
-        backward_run(backward_s, (vpp - 1 - row) * stages, one, cut, stages, clocks, backwards)
+        stop = min(stages, micro_batches - group * stages + cut)
+        if cut < stop:
+            backward_run(backward_s, (vpp - 1 - row) * stages, one, cut, stop, clocks, backwards)
 
 
 @compiled
@@ -255,11 +274,9 @@ def interleaved_ends_equal(
     forward_s: Floats, backward_s: Floats, micro_batches: int, stages: int, vpp: int, ends: Floats
 ) -> None:
     """As `interleaved_ends` for equal micro-batches; `forward_s`, `backward_s`: [stages * vpp]. Period: `stages` of them."""
-    if micro_batches % stages != 0:
-        raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
     span = stages * vpp
-    groups = micro_batches // stages
-    last_steady = (groups - 1) * span
+    groups = (micro_batches + stages - 1) // stages
+    last_steady = (micro_batches // stages - 1) * span  # forwards are a group ahead: up to here their groups are whole
     forwards = np.zeros(stages + 1)
     backwards = np.zeros(stages + 1)
     before = np.full((3, stages), -np.inf)
@@ -269,7 +286,7 @@ def interleaved_ends_equal(
     row = (tick - group * span) // stages
     phase = tick - (group * vpp + row) * stages
     while tick < groups * span + stages - 1:
-        equal_tick(forward_s, backward_s, vpp, groups, group, row, phase, ends, forwards, backwards)
+        equal_tick(forward_s, backward_s, vpp, micro_batches, groups, group, row, phase, ends, forwards, backwards)
         if row == 0 and phase == stages - 1 and group >= 0 and tick + span <= last_steady:
             least, most = least_and_most_rise(ends, forwards, backwards, before)
             if most < np.inf and most - least <= PERIOD_TOLERANCE * most + ROUNDING * ends[0]:
@@ -295,11 +312,10 @@ def interleaved_ends(forward_s: Floats, backward_s: Floats, stages: int, vpp: in
     """Write the end of the last backward of every rank under Megatron's interleaved 1F1B.
 
     `forward_s`, `backward_s`: [stages * vpp, micro_batches], virtual stage k on rank k % stages; `ends`: [stages]. Micro-batches
-    go in groups of `stages` through the chunks and must divide into such groups.
+    go in groups of `stages` through the chunks; the last group may be smaller, its order is that of a whole one without the
+    absent micro-batches.
     """
     columns = forward_s.shape[1]
-    if columns % stages != 0:
-        raise ValueError("interleaved schedule: the number of micro-batches must be a multiple of the number of stages")
     if columns == 1:
         interleaved_ends_equal(forward_s[:, 0].copy(), backward_s[:, 0].copy(), int(np.int64(1)), stages, vpp, ends)
         return
@@ -308,5 +324,6 @@ def interleaved_ends(forward_s: Floats, backward_s: Floats, stages: int, vpp: in
     forwards = np.zeros(stages + 1)
     backwards = np.zeros(stages + 1)
     ends[:] = 0.0
-    for tick in range(1 - vpp * stages, columns * vpp + stages - 1):
-        interleaved_tick(flat_forward, flat_backward, vpp, columns, columns, tick, ends, forwards, backwards)
+    groups = (columns + stages - 1) // stages
+    for tick in range(1 - vpp * stages, groups * stages * vpp + stages - 1):
+        interleaved_tick(flat_forward, flat_backward, vpp, columns, tick, ends, forwards, backwards)
