@@ -72,6 +72,10 @@ def _words(problem: Problem, options: Options, rng: random.Random) -> Document |
     words["ep"] = rng.choice(options.ep)
     words["etp"] = rng.choice(options.etp) if rng.random() < 0.3 else 1
     words["vpp"] = rng.choice(_divisors(options.layers // pp)) if pp > 1 else 1
+    words["schedule"] = "interleaved" if words["vpp"] > 1 else "1f1b"
+    if rng.random() < 0.3:
+        shapes = list(options.shapes(pp))
+        words["schedule"], words["vpp"], _ = rng.choice(shapes) if shapes else ("1f1b", 1, "even")
     words["zero"] = rng.choice(options.rules.capabilities.zero_levels)
     words["recompute"] = rng.choice(["none", "selective", "full", "full"])
     words["offload_optimizer"] = rng.choice([0.0, 0.0, 0.5, 1.0])
@@ -123,8 +127,9 @@ def _unlike_stages(problem: Problem, options: Options, rng: random.Random) -> La
     rows = options.model.scenarios.rows
     kind = rng.choice(options.cp_kinds(cp))
     cell = Cell(
-        STAGES, groups, tp, cp, kind, 1, 1, sum(depth), 1, mbs, "balanced", rows, dp, rows // (dp * mbs), depth[0], depth[0]
-    )
+        STAGES, groups, tp, cp, kind, 1, 1, sum(depth), rng.choice(options.plain_schedules(2) or ["1f1b"]), 1, mbs, "balanced",
+        rows, dp, rows // (dp * mbs), depth[0], depth[0],
+    )  # fmt: skip
     bounds = _random_cut(options.layers, sum(depth), rng)
     zero = rng.choice(options.rules.capabilities.zero_levels)
     layout = layout_document(options, cell, _recompute(options, bounds, rng), zero, False, rng.choice([0, 0, 50]), bounds)
@@ -195,8 +200,8 @@ def cell_of(options: Options, layout: Layout) -> Cell:
         dp = (first.parts[0].size("dp"), first.parts[1].size("dp"))
         micro = (first.parts[0].micro_batches, first.parts[1].micro_batches)
     return Cell(
-        family, used, tp, part.size("cp"), first.strategy.cp_kind, part.size("ep"), part.size("etp"), layout.pp, layout.vpp,
-        layout.mbs, "balanced", layout.global_batch_sequences(), dp, micro, stages, layers,
+        family, used, tp, part.size("cp"), first.strategy.cp_kind, part.size("ep"), part.size("etp"), layout.pp,
+        layout.schedule.kind, layout.vpp, layout.mbs, "balanced", layout.global_batch_sequences(), dp, micro, stages, layers,
     )  # fmt: skip
 
 
@@ -235,8 +240,8 @@ def _changed(
             moved = _other_cell(options, cell, kind, rng)
             if moved is None:
                 return None
-            if (moved.pp, moved.vpp) != (cell.pp, cell.vpp):
-                bounds = _random_cut(options.layers, moved.pp * moved.vpp, random.Random(0))
+            if moved.pieces != cell.pieces:
+                bounds = _random_cut(options.layers, moved.pieces, random.Random(0))
             cell = moved
     if (np.diff(bounds) < 0).any():
         return None
@@ -258,14 +263,18 @@ def _other_cell(options: Options, cell: Cell, kind: str, rng: random.Random) -> 
         if cell.rows % (cell.dp * mbs):
             return None
         return replace(cell, mbs=mbs, micro_batches=cell.rows // (cell.dp * mbs))
-    word = rng.choice(["tp", "pp", "vpp", "cp", "ep", "etp"])
+    word = rng.choice(["tp", "pp", "shape", "cp", "ep", "etp"])
     if word == "tp":
         tp = rng.choice(options.tp)
         cell = replace(cell, tp=(tp,) * len(cell.groups))
     elif word == "pp":
-        cell = replace(cell, pp=max(1, cell.pp + rng.choice([-1, 1, cell.pp])), vpp=1)
-    elif word == "vpp":
-        cell = replace(cell, vpp=max(1, cell.vpp + rng.choice([-1, 1])) if cell.pp > 1 else 1)
+        cell = replace(cell, pp=max(1, cell.pp + rng.choice([-1, 1, cell.pp])), schedule="1f1b", vpp=1)
+    elif word == "shape":
+        shapes = list(options.shapes(cell.pp))
+        if not shapes:
+            return None
+        schedule, vpp, _ = rng.choice(shapes)
+        cell = replace(cell, schedule=schedule, vpp=vpp)
     else:
         cell = replace(cell, **{word: rng.choice(getattr(options, word))})
     devices = sum(options.devices(group) for group in cell.groups)

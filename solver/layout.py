@@ -238,11 +238,51 @@ class Module(Record):
     stages: tuple[Stage, ...] = Field(min_length=1)
 
 
-ScheduleKind = Literal["gpipe", "1f1b", "interleaved", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v", "dualpipe"]
+ScheduleKind = Literal[
+    "gpipe", "1f1b", "interleaved", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v", "dualpipe", "dualpipe_v"
+]
+SCHEDULE_KINDS: tuple[ScheduleKind, ...] = (
+    "1f1b",
+    "interleaved",
+    "gpipe",
+    "zero_bubble_h1",
+    "zero_bubble_h2",
+    "zero_bubble_v",
+    "dualpipe",
+    "dualpipe_v",
+)
+"""by the code that stands for each in arrays (`solver.schedules`)"""
+TWO_CHUNKS = ("zero_bubble_v", "dualpipe", "dualpipe_v")
 
 
 class Schedule(Record):
     kind: ScheduleKind = "1f1b"
+
+    @property
+    def code(self) -> int:
+        return SCHEDULE_KINDS.index(self.kind)
+
+    def goes_with(self, vpp: int) -> bool:
+        """Whether ranks of this schedule hold so many chunks: two on a path that turns around, several interleaved, else one."""
+        return vpp == 2 if self.kind in TWO_CHUNKS else (vpp > 1) == (self.kind == "interleaved")
+
+    def fitting(self, vpp: int) -> str:
+        """This kind if it goes with so many chunks, else the plain one that does."""
+        return self.kind if self.goes_with(vpp) else "interleaved" if vpp > 1 else "1f1b"
+
+    def pieces(self, stages: int, vpp: int) -> int:
+        """Parts into which the layers are cut; dualpipe holds each of them on two stages."""
+        return stages * vpp // self.copies
+
+    @property
+    def copies(self) -> int:
+        return 2 if self.kind == "dualpipe" else 1
+
+    def piece(self, chunk: int, stage: int, stages: int) -> int:
+        """Which of these parts a chunk of a stage is, in the order in which a micro-batch passes them."""
+        if chunk == 1 and self.kind in TWO_CHUNKS:
+            return 2 * stages // self.copies - 1 - stage
+        return chunk * stages + stage
 
 
 class GradientSync(Record):
@@ -279,10 +319,19 @@ class Layout(Record):
         return sum(part.size("dp") * self.mbs * part.micro_batches for part in self.stages[stage].parts)
 
     def virtual_stages(self) -> Iterator[tuple[int, int, Range]]:
-        """`(stage, chunk, layers)` in the order in which a micro-batch passes them."""
+        """`(stage, chunk, layers)` in the order in which a micro-batch passes them, of two copies the one on its way forth."""
+        found: dict[int, tuple[int, int, Range]] = {}
         for chunk in range(self.vpp):
             for index, stage in enumerate(self.stages):
-                yield index, chunk, stage.chunks[chunk]
+                found.setdefault(self.schedule.piece(chunk, index, self.pp), (index, chunk, stage.chunks[chunk]))
+        for _, entry in sorted(found.items()):
+            yield entry
+
+    def holders(self, name: str) -> list[int]:
+        """Stages to which the embedding, or the head and the prediction layers, belong."""
+        piece = 0 if name == "embedding" else self.schedule.pieces(self.pp, self.vpp) - 1
+        chunks = range(self.vpp)
+        return [i for i in range(self.pp) if piece in {self.schedule.piece(chunk, i, self.pp) for chunk in chunks}]
 
 
 class UniformLayout(Record):
@@ -310,22 +359,28 @@ class UniformLayout(Record):
     @model_validator(mode="before")
     @classmethod
     def _fill_dependent_defaults(cls, data: Any) -> Any:
-        """`sequence_parallel` follows tp, `schedule` follows vpp, null sizes are omitted ones."""
+        """`sequence_parallel` follows tp, `schedule` and `vpp` each other, null sizes are omitted ones."""
         if not isinstance(data, Mapping):
             return data
         filled = {name: value for name, value in data.items() if value is not None}
         filled.setdefault("sequence_parallel", _greater_than_one(filled.get("tp")))
         filled.setdefault("schedule", "interleaved" if _greater_than_one(filled.get("vpp")) else "1f1b")
+        if _kind_of(filled["schedule"]) in TWO_CHUNKS:
+            filled.setdefault("vpp", 2)
         if isinstance(filled.get("groups"), str):
             filled["groups"] = (filled["groups"],)
         return filled
 
     @model_validator(mode="after")
     def _schedule_agrees(self) -> Self:
-        if (self.vpp > 1) != (self.schedule.kind == "interleaved"):
+        if not self.schedule.goes_with(self.vpp):
             text = "schedule {schedule} does not go with vpp {vpp}"
             raise PydanticCustomError("conflict", text, {"schedule": self.schedule.kind, "vpp": self.vpp, "field": "schedule"})
         return self
+
+
+def _kind_of(schedule: object) -> object:
+    return schedule.get("kind") if isinstance(schedule, Mapping) else getattr(schedule, "kind", schedule)
 
 
 def _greater_than_one(value: object) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from solver.errors import FieldError, InvalidProblem
-from solver.layout import Layout, Offload, Stage, UniformLayout
+from solver.layout import SCHEDULE_KINDS, Layout, Offload, Stage, UniformLayout
 
-SCHEDULES = ("1f1b", "interleaved")
+SCHEDULES = SCHEDULE_KINDS
 CP_KINDS = ("ring", "all_to_all")
 POLICIES = ("padded", "packed_static_cp")
 SYNCS = ("all_reduce", "reduce_scatter")

@@ -93,8 +93,8 @@ def run_programs(
 ) -> Iterator[tuple[int, Operation, Floats, Floats]]:
     """Yield (stage, operation, start, end) of every operation, in an order in which each follows its input and its predecessor.
 
-    `forward_s[slot][micro-batch]` are durations of all rows (independent replicas) at once; `weight_s` is the part of `backward_s`
-    that a weight half takes.
+    `forward_s[slot][micro-batch]` are durations of all rows (independent replicas) at once; `weight_s` is the part of
+    `backward_s` that a weight half takes.
     """
     stages = len(programs)
     rows = forward_s[0][0].shape
@@ -123,7 +123,9 @@ def run_programs(
             for operation, piece in zip(together, pieces, strict=True):
                 if operation.kind != "W":
                     made["F" if operation.kind == "F" else "I", piece, operation.micro_batch] = end
-                    awake.extend(other for other in holders.get(piece + (1 if operation.kind == "F" else -1), ()) if other != stage)
+                    awake.extend(
+                        other for other in holders.get(piece + (1 if operation.kind == "F" else -1), ()) if other != stage
+                    )
                 yield stage, operation, start, end
     hanging = [(stage, programs[stage][at]) for stage, at in enumerate(position) if at < len(programs[stage])]
     if hanging:
@@ -174,7 +176,9 @@ def check_programs(schedule: Schedule, programs: list[list[Operation]], vpp: int
     wanted = {(j, chunk) for j in range(micro_batches) for chunk in range(vpp) if schedule.carries(chunk, j, micro_batches)}
     for stage, program in enumerate(programs):
         done = {kind: [(op.micro_batch, op.chunk) for op in program if op.kind == kind] for kind in ("F", "B", "I", "W")}
-        whole = all(sorted(done["F"]) == sorted(passes) == sorted(wanted) for passes in (done["B"] + done["I"], done["B"] + done["W"]))
+        whole = all(
+            sorted(done["F"]) == sorted(passes) == sorted(wanted) for passes in (done["B"] + done["I"], done["B"] + done["W"])
+        )
         if not whole or any(op.joined for op in program[-1:]):
             raise BrokenSchedule(f"the program of stage {stage} does not hold every operation once")
 

@@ -35,6 +35,7 @@ class Candidates:
 
     stages: np.ndarray
     vpp: np.ndarray
+    schedule: np.ndarray
     chains: np.ndarray
     placement: np.ndarray
     split: np.ndarray
@@ -113,6 +114,7 @@ def price(
             tables.placements,
             candidates.stages,
             candidates.vpp,
+            candidates.schedule,
             candidates.chains,
             candidates.placement,
             candidates.split,

@@ -10,6 +10,7 @@ from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POIN
 from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT
 from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.time_kernels import operation_seconds
+from solver.schedules.dispatch import pieces_of
 from solver.schedules.kernels import compiled
 
 PRUNED = -1
@@ -76,6 +77,7 @@ def price_batch(
     placements: np.ndarray,
     stages_of: np.ndarray,
     vpp_of: np.ndarray,
+    schedule_of: np.ndarray,
     chains_of: np.ndarray,
     placement_of: np.ndarray,
     split_of: np.ndarray,
@@ -115,9 +117,10 @@ def price_batch(
     for index in range(stages_of.shape[0]):
         stages = stages_of[index]
         vpp = vpp_of[index]
+        schedule = schedule_of[index]
         chains = chains_of[index]
         span = stages * vpp
-        bounds = all_bounds[split_start[split_of[index]] : split_start[split_of[index]] + span + 1]
+        bounds = all_bounds[split_start[split_of[index]] : split_start[split_of[index]] + pieces_of(schedule, stages, vpp) + 1]
         point_at = np.empty((chains, stages), dtype=np.int64)
         mesh_at = np.empty((chains, stages), dtype=np.int64)
         placement = placements[placement_of[index]]
@@ -142,6 +145,7 @@ def price_batch(
                 total_work[scenario] = taken_work(row_work[scenario], mbs, micro_batches, equal_rows)
         forward = np.empty((chains, span, 2))
         backward = np.empty((chains, span, 2))
+        weight = np.empty((chains, span))
         sync = np.empty((chains, stages, 2))
         update = np.empty((chains, stages))
         low = low_of[index]
@@ -160,12 +164,14 @@ def price_batch(
                     bounds,
                     stages,
                     vpp,
+                    schedule,
                     point_at,
                     mesh_at,
                     zero,
                     options,
                     forward,
                     backward,
+                    weight,
                 )
             if chosen:
                 step_ends(
@@ -178,6 +184,7 @@ def price_batch(
                     bounds,
                     stages,
                     vpp,
+                    schedule,
                     point_at,
                     mesh_at,
                     zero,
@@ -199,6 +206,7 @@ def price_batch(
                     bounds,
                     stages,
                     vpp,
+                    schedule,
                     point_at,
                     mesh_at,
                     zero,
@@ -211,7 +219,9 @@ def price_batch(
                     sync,
                     update,
                 )
-            bound[index] = step_bound(forward, backward, stages, vpp, count, micro, mbs, total_work, sync, update, scalars)
+            bound[index] = step_bound(
+                forward, backward, stages, vpp, schedule, count, micro, mbs, total_work, sync, update, scalars
+            )
             if chosen:
                 break
             if bound[index] >= at_most_s[index]:
@@ -227,6 +237,7 @@ def price_batch(
                 bounds,
                 stages,
                 vpp,
+                schedule,
                 point_at,
                 mesh_at,
                 micro,
@@ -247,7 +258,21 @@ def price_batch(
             chosen = True
         if chosen and exact and verdict[index] >= demand and bound[index] < at_most_s[index]:
             seconds[index] = step_seconds(
-                forward, backward, stages, vpp, count, micro, mbs, row_work, equal_rows, sync, update, scalars, per_scenario
+                forward,
+                backward,
+                weight,
+                stages,
+                vpp,
+                schedule,
+                count,
+                micro,
+                mbs,
+                row_work,
+                equal_rows,
+                sync,
+                update,
+                scalars,
+                per_scenario,
             )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from solver.balance.ledger import Assembled
-from solver.balance.price_kernels import equal_ends, replica_end
+from solver.balance.price_kernels import equal_ends, replica_end, replica_ends
 from solver.cost import columns as col
 from solver.cost.time_kernels import peer_seconds, shard_seconds, table_shard_seconds
 from solver.plan import Exposure, TimeBreakdown
-from solver.schedules.kernels import interleaved_ends, one_f_one_b_ends
+from solver.schedules import get_schedule
 
 ROUNDING = 1e-12
 AXES = ("tp", "cp", "ep", "pp", "dp")
@@ -39,11 +39,23 @@ def _add_scenario(
     mean_work = float(work.mean())
     micro_batches = work.shape[0]
     ends = np.empty(assembled.stages)
-    equal_ends(assembled.forward, assembled.backward, assembled.stages, assembled.vpp, chain, micro_batches, mean_work, ends)
+    equal_ends(
+        assembled.forward,
+        assembled.backward,
+        assembled.weight,
+        assembled.stages,
+        assembled.vpp,
+        assembled.schedule,
+        chain,
+        micro_batches,
+        mean_work,
+        ends,
+    )
+    passes = _passes(assembled, micro_batches)
     busy = 0.0
-    for virtual in range(stage, assembled.stages * assembled.vpp, assembled.stages):
-        busy += micro_batches * _operation(assembled.forward, chain, virtual, mean_work)
-        busy += micro_batches * _operation(assembled.backward, chain, virtual, mean_work)
+    for slot in range(stage, assembled.stages * assembled.vpp, assembled.stages):
+        busy += passes * _operation(assembled.forward, chain, slot, mean_work)
+        busy += passes * _operation(assembled.backward, chain, slot, mean_work)
     imbalance = end - float(ends[stage])
     bubble = float(ends[stage]) - busy
     if abs(imbalance) <= ROUNDING * end:
@@ -64,8 +76,13 @@ def _add_scenario(
         hidden[axis] += covered[axis]
 
 
-def _operation(seconds: np.ndarray, chain: int, virtual: int, work: float) -> float:
-    return float(seconds[chain, virtual, 0] + seconds[chain, virtual, 1] * work)
+def _passes(assembled: Assembled, micro_batches: int) -> float:
+    """Micro-batches that pass each chunk of a rank."""
+    return micro_batches / get_schedule(assembled.laid_out.layout.schedule.kind).copies
+
+
+def _operation(seconds: np.ndarray, chain: int, slot: int, work: float) -> float:
+    return float(seconds[chain, slot, 0] + seconds[chain, slot, 1] * work)
 
 
 def _last_rank(assembled: Assembled, scenario: int) -> tuple[int, int, float, np.ndarray]:
@@ -82,8 +99,10 @@ def _last_rank(assembled: Assembled, scenario: int) -> tuple[int, int, float, np
                 latest = replica_end(
                     assembled.forward,
                     assembled.backward,
+                    assembled.weight,
                     assembled.stages,
                     assembled.vpp,
+                    assembled.schedule,
                     chain,
                     work,
                     assembled.sync,
@@ -100,13 +119,18 @@ def _last_rank(assembled: Assembled, scenario: int) -> tuple[int, int, float, np
 
 
 def _ends(assembled: Assembled, chain: int, work: np.ndarray) -> np.ndarray:
-    forward = np.ascontiguousarray(assembled.forward[chain, :, :1] + assembled.forward[chain, :, 1:] * work[None, :])
-    backward = np.ascontiguousarray(assembled.backward[chain, :, :1] + assembled.backward[chain, :, 1:] * work[None, :])
     ends = np.empty(assembled.stages)
-    if assembled.vpp == 1:
-        one_f_one_b_ends(forward, backward, ends)
-    else:
-        interleaved_ends(forward, backward, assembled.stages, assembled.vpp, ends)
+    replica_ends(
+        assembled.forward,
+        assembled.backward,
+        assembled.weight,
+        assembled.stages,
+        assembled.vpp,
+        assembled.schedule,
+        chain,
+        work,
+        ends,
+    )
     return ends
 
 
@@ -120,10 +144,14 @@ def _communication(assembled: Assembled, chain: int, stage: int, micro_batches: 
     covered = dict.fromkeys(AXES, 0.0)
     sharding = np.empty(2)
     layers: list[tuple[int, int]] = []
-    for virtual in range(stage, stages * vpp, stages):
-        for layer in range(int(laid.bounds[virtual]), int(laid.bounds[virtual + 1])):
+    schedule = get_schedule(laid.layout.schedule.kind)
+    pieces = [schedule.piece(chunk, stage, stages) for chunk in range(vpp)]
+    passes = _passes(assembled, micro_batches)
+    for piece in pieces:
+        for layer in range(int(laid.bounds[piece]), int(laid.bounds[piece + 1])):
             layers.append((int(assembled.model.architecture.kind_of_layer[layer]), int(laid.options[layer])))
-    if stage == stages - 1:
+    last = schedule.pieces(stages, vpp) - 1
+    if last in pieces:
         option = layers[-1][1] if layers else col.OPTION_NONE
         layers += [(assembled.model.architecture.mtp_kind, option)] * assembled.model.architecture.mtp_layers
     for kind, option in layers:
@@ -134,16 +162,15 @@ def _communication(assembled: Assembled, chain: int, stage: int, micro_batches: 
             ("cp", col.CONTEXT_FORWARD, col.CONTEXT_BACKWARD, col.CONTEXT_HIDDEN),
             ("ep", col.EXPERT_FORWARD, col.EXPERT_BACKWARD, col.EXPERT_HIDDEN),
         ):
-            visible[axis] += micro_batches * float((1.0 + again) * entry[forward] + entry[backward])
-            covered[axis] += micro_batches * float(entry[unseen])
+            visible[axis] += passes * float((1.0 + again) * entry[forward] + entry[backward])
+            covered[axis] += passes * float(entry[unseen])
         shard_seconds(laid.kinds, laid.points, laid.meshes, scalars, point, point, kind, laid.zero, sharding)
-        visible["dp"] += micro_batches * float(sharding.sum())
-    for end in {0, stages - 1} if stage in (0, stages - 1) else set():
-        if stage == end:
-            table = table_shard_seconds(laid.points, laid.meshes, scalars, point, point, laid.zero, end == 0)
-            visible["dp"] += micro_batches * 2.0 * float(table)
+        visible["dp"] += passes * float(sharding.sum())
+    for end in {0, last} & set(pieces):
+        table = table_shard_seconds(laid.points, laid.meshes, scalars, point, point, laid.zero, end == 0)
+        visible["dp"] += passes * 2.0 * float(table)
     peer = float(peer_seconds(laid.points, laid.meshes, scalars, laid.peers, stages, laid.point_at, laid.point_at, chain, stage))
-    visible["pp"] = micro_batches * vpp * 2.0 * peer
+    visible["pp"] = passes * vpp * 2.0 * peer
     fraction = float(scalars[col.PEER_EXPOSED])
     covered["pp"] = visible["pp"] * (1.0 - fraction) / fraction if fraction > 0.0 else 0.0
     return visible, covered

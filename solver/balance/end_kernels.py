@@ -45,6 +45,7 @@ from solver.cost.columns import (
 from solver.cost.memory_kernels import stage_parameters
 from solver.cost.time_kernels import traffic_level
 from solver.cost.twin_kernels import twin_of_previous
+from solver.schedules.dispatch import DUALPIPE, holds_first, holds_last, piece_of
 from solver.schedules.kernels import compiled, inlined
 
 
@@ -59,6 +60,7 @@ def step_ends(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     zero: int,
@@ -71,7 +73,7 @@ def step_ends(
 ) -> None:
     """Write seconds of gradient and parameter traffic, `sync` [chains, stages, exposed | hidden], and of the update, `update`."""
     for stage in range(stages):
-        twin = twin_of_previous(layer_kind, bounds, stages, vpp, point_at, mesh_at, stage)
+        twin = twin_of_previous(layer_kind, bounds, stages, vpp, schedule, point_at, mesh_at, stage)
         for chain in range(point_at.shape[0]):
             if twin and same_seconds(forward, backward, stages, vpp, chain, stage):
                 sync[chain, stage, 0] = sync[chain, stage - 1, 0]
@@ -88,6 +90,7 @@ def step_ends(
                 bounds,
                 stages,
                 vpp,
+                schedule,
                 point_at,
                 mesh_at,
                 zero,
@@ -107,11 +110,11 @@ def step_ends(
 def same_seconds(forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, chain: int, stage: int) -> bool:
     """Whether every operation of a stage takes as long as that of the stage before it."""
     for chunk in range(vpp):
-        virtual = chunk * stages + stage
+        slot = chunk * stages + stage
         for column in range(2):
             if (
-                forward[chain, virtual, column] != forward[chain, virtual - 1, column]
-                or backward[chain, virtual, column] != backward[chain, virtual - 1, column]
+                forward[chain, slot, column] != forward[chain, slot - 1, column]
+                or backward[chain, slot, column] != backward[chain, slot - 1, column]
             ):
                 return False
     return True
@@ -128,6 +131,7 @@ def first_stage_ends(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     zero: int,
@@ -145,7 +149,9 @@ def first_stage_ends(
     """
     first = int(np.int64(0))  # not a literal: `stage_end` is compiled once for any stage
     for chain in range(point_at.shape[0]):
-        more = more_recompute_seconds(kinds, points, scalars, layer_kind, bounds, stages, vpp, point_at[chain, 0], low, high)
+        more = more_recompute_seconds(
+            kinds, points, scalars, layer_kind, bounds, stages, vpp, schedule, point_at[chain, 0], low, high
+        )
         stage_end(
             kinds,
             points,
@@ -156,6 +162,7 @@ def first_stage_ends(
             bounds,
             stages,
             vpp,
+            schedule,
             point_at,
             mesh_at,
             zero,
@@ -180,6 +187,7 @@ def more_recompute_seconds(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point: int,
     low: int,
     high: int,
@@ -190,12 +198,12 @@ def more_recompute_seconds(
     work = scalars[MEAN_WORK] * points[point, POINT_MBS]
     more = 0.0
     for chunk in range(vpp):
-        virtual = chunk * stages
-        for layer in range(bounds[virtual], bounds[virtual + 1]):
+        piece = piece_of(schedule, chunk, 0, stages)
+        for layer in range(bounds[piece], bounds[piece + 1]):
             entry = kinds[point, layer_kind[layer]]
             more += entry[RECOMPUTE_BASE + high] - entry[RECOMPUTE_BASE + low]
             more += (entry[RECOMPUTE_SLOPE + high] - entry[RECOMPUTE_SLOPE + low]) * work
-    if stages == 1 and scalars[MTP_LAYERS] > 0.0:
+    if scalars[MTP_LAYERS] > 0.0 and holds_last(schedule, 0, stages):
         entry = kinds[point, int(scalars[MTP_KIND])]
         once = entry[RECOMPUTE_BASE + high] - entry[RECOMPUTE_BASE + low]
         once += (entry[RECOMPUTE_SLOPE + high] - entry[RECOMPUTE_SLOPE + low]) * work
@@ -214,6 +222,7 @@ def stage_end(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     zero: int,
@@ -230,15 +239,17 @@ def stage_end(
     """Write [exposed, hidden] synchronisation seconds of one stage, and its optimizer seconds."""
     point = point_at[chain, stage]
     mesh = mesh_at[chain, stage]
-    parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point)
+    parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, schedule, point)
     work = scalars[MEAN_WORK] * points[point, POINT_MBS]
     forward_s = 0.0
     backward_s = more_backward_s
     for chunk in range(vpp):
-        virtual = chunk * stages + stage
-        forward_s += forward[chain, virtual, 0] + forward[chain, virtual, 1] * work
-        backward_s += backward[chain, virtual, 0] + backward[chain, virtual, 1] * work
-    exposed, hidden = sync_seconds(points, meshes, scalars, parameters, point, mesh, stage, stages, zero, forward_s, backward_s)
+        slot = chunk * stages + stage
+        forward_s += forward[chain, slot, 0] + forward[chain, slot, 1] * work
+        backward_s += backward[chain, slot, 0] + backward[chain, slot, 1] * work
+    exposed, hidden = sync_seconds(
+        points, meshes, scalars, parameters, point, mesh, stage, stages, schedule, zero, forward_s, backward_s
+    )
     sync[chain, stage, 0] = exposed
     sync[chain, stage, 1] = hidden
     update[chain, stage] = update_seconds(
@@ -256,6 +267,7 @@ def sync_seconds(
     mesh: int,
     stage: int,
     stages: int,
+    schedule: int,
     zero: int,
     forward_s: float,
     backward_s: float,
@@ -287,7 +299,10 @@ def sync_seconds(
     exposed += max(0.0, gathered - max(scalars[GATHER_OVERLAP], shard_overlap) * forward_s)
     hidden = reduced + gathered - exposed
     exposed += meshes[mesh, SYNC_FIXED]
-    if scalars[TIED] > 0.0 and stages > 1 and (stage == 0 or stage == stages - 1):
+    if schedule == DUALPIPE:  # the two copies of every layer add up what is left of their gradients
+        moved = dense + expert if zero == 0 else dense / shard + expert / expert_shard
+        exposed += meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved * scalars[GRADIENT_STATE]
+    if scalars[TIED] > 0.0 and holds_first(schedule, stage, stages) != holds_last(schedule, stage, stages):
         moved = points[point, TABLE_PARAMETERS] * scalars[GRADIENT_STATE]
         exposed += meshes[mesh, PEER_LATENCY] + meshes[mesh, PEER_SLOPE] * moved
     return exposed, hidden

@@ -20,7 +20,8 @@ from solver.problem import Problem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """`count` equal replicas of a pipeline; seconds per virtual stage k (on stage k % stages), base + slope x attention work.
+    """`count` equal replicas of a pipeline; seconds per slot k (chunk k // stages of stage k % stages), base + slope x attention
+    work; `weight_s` is the part of the backward that makes weight gradients, which schedules may put off.
 
     `attention_work[scenario]`: float64[count, micro_batches]; `sync_s`, `optimizer_s`: float64[stages].
     """
@@ -31,6 +32,7 @@ class Chain:
     forward_slope_s: np.ndarray
     backward_base_s: np.ndarray
     backward_slope_s: np.ndarray
+    weight_s: np.ndarray
     attention_work: tuple[np.ndarray, ...]
     sync_s: np.ndarray
     optimizer_s: np.ndarray
@@ -49,7 +51,8 @@ class StepCosts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembled:
-    """A layout with its kernels' outputs: memory [chains, stages, columns], seconds [chains, virtual stages, 2], sync, update."""
+    """A layout with its kernels' outputs: memory [chains, stages, columns], seconds [chains, slots, 2]
+    (`weight` [chains, slots]: see `Chain`), sync, update."""
 
     model: CostModel
     laid_out: LaidOut
@@ -57,6 +60,7 @@ class Assembled:
     verdict: int
     forward: np.ndarray
     backward: np.ndarray
+    weight: np.ndarray
     sync: np.ndarray
     update: np.ndarray
 
@@ -68,6 +72,10 @@ class Assembled:
     def vpp(self) -> int:
         return self.laid_out.layout.vpp
 
+    @property
+    def schedule(self) -> int:
+        return self.laid_out.schedule
+
     def step_seconds(self) -> np.ndarray:
         """Seconds of the step in each scenario."""
         per_scenario = np.empty(self.model.scenarios.count)
@@ -75,8 +83,10 @@ class Assembled:
         step_seconds(
             self.forward,
             self.backward,
+            self.weight,
             self.stages,
             self.vpp,
+            self.schedule,
             laid_out.count,
             laid_out.micro_batches,
             laid_out.layout.mbs,
@@ -101,6 +111,7 @@ class Assembled:
                 self.backward,
                 self.stages,
                 self.vpp,
+                self.schedule,
                 laid_out.count,
                 laid_out.micro_batches,
                 mbs,
@@ -119,6 +130,7 @@ class Assembled:
             self.backward,
             self.stages,
             self.vpp,
+            self.schedule,
             laid_out.count,
             laid_out.micro_batches,
             laid_out.layout.mbs,
@@ -149,6 +161,7 @@ def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
             laid.bounds,
             stages,
             layout.vpp,
+            laid.schedule,
             laid.point_at,
             laid.point_at,
             laid.zero,
@@ -165,6 +178,7 @@ def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
             laid.bounds,
             stages,
             layout.vpp,
+            laid.schedule,
             laid.point_at,
             laid.micro_batches,
             laid.options,
@@ -172,7 +186,7 @@ def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
             memory,
         )
         verdict = min(verdict, int(least))
-    forward, backward = np.zeros((chains, span, 2)), np.zeros((chains, span, 2))
+    forward, backward, weight = np.zeros((chains, span, 2)), np.zeros((chains, span, 2)), np.zeros((chains, span))
     operation_seconds(
         *shared,
         model.scalars,
@@ -181,12 +195,14 @@ def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
         laid.bounds,
         stages,
         layout.vpp,
+        laid.schedule,
         laid.point_at,
         laid.point_at,
         laid.zero,
         laid.options,
         forward,
         backward,
+        weight,
     )
     sync, update = np.zeros((chains, stages, 2)), np.zeros((chains, stages))
     step_ends(
@@ -197,6 +213,7 @@ def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
         laid.bounds,
         stages,
         layout.vpp,
+        laid.schedule,
         laid.point_at,
         laid.point_at,
         laid.zero,
@@ -208,7 +225,15 @@ def assemble_laid_out(model: CostModel, laid: LaidOut) -> Assembled:
         update,
     )
     return Assembled(
-        model=model, laid_out=laid, memory=memory, verdict=verdict, forward=forward, backward=backward, sync=sync, update=update
+        model=model,
+        laid_out=laid,
+        memory=memory,
+        verdict=verdict,
+        forward=forward,
+        backward=backward,
+        weight=weight,
+        sync=sync,
+        update=update,
     )
 
 
@@ -233,6 +258,7 @@ def step_costs(assembled: Assembled) -> StepCosts:
                 forward_slope_s=assembled.forward[index, :, 1],
                 backward_base_s=assembled.backward[index, :, 0],
                 backward_slope_s=assembled.backward[index, :, 1],
+                weight_s=assembled.weight[index],
                 attention_work=tuple(work[done : done + chain.count, : chain.micro_batches] for work in dealt),
                 sync_s=assembled.sync[index, :, 0],
                 optimizer_s=assembled.update[index],

@@ -11,47 +11,64 @@ import numpy as np
 
 from solver.balance.deal_kernels import deal, group_rows
 from solver.cost.columns import LEAST_WORK, STEP_OVERHEAD
-from solver.schedules.kernels import (
-    compiled,
-    interleaved_ends,
-    interleaved_ends_equal,
-    one_f_one_b_ends,
-    one_f_one_b_ends_equal,
-)
+from solver.schedules.dispatch import DUALPIPE, GPIPE, H2, INTERLEAVED, ONE_F_ONE_B, ZBV, schedule_ends
+from solver.schedules.kernels import compiled
+
+
+@compiled
+def first_stage_ends_last(schedule: int) -> bool:
+    """Whether the backward of stage 0 follows the last operation of every other stage."""
+    return schedule in (ONE_F_ONE_B, INTERLEAVED, GPIPE)
 
 
 @compiled
 def stage_windows(
-    forward: np.ndarray, backward: np.ndarray, stages: int, vpp: int, least: float, chain: int, windows: np.ndarray
+    forward: np.ndarray,
+    backward: np.ndarray,
+    stages: int,
+    vpp: int,
+    schedule: int,
+    least: float,
+    chain: int,
+    windows: np.ndarray,
 ) -> None:
     """Write `windows` [stages, 3]: alpha, base, slope of every stage of a chain.
 
-    alpha = least time before its first forward and after its last backward, with `least` work; a micro-batch takes base + slope x
-    work.
+    A micro-batch takes base + slope x work. alpha = least time, with `least` work, that the step lasts before the first forward
+    and after the last operation of the stage [P]: the forwards of the stages before it, and their backwards where stage 0 ends
+    last. Weight gradients may come after them, so nothing follows where backwards are split; nothing comes before either where a
+    rank's own span counts (post-validated) or where micro-batches enter at both ends. There a micro-batch passes only one of the
+    two chunks, half of them each.
     """
+    after = 1.0 if first_stage_ends_last(schedule) else 0.0
+    enters = schedule not in (ZBV, H2, DUALPIPE)
     before = 0.0
     for stage in range(stages):
         base = 0.0
         slope = 0.0
+        flattest = np.inf
         for chunk in range(vpp):
-            virtual = chunk * stages + stage
-            base += forward[chain, virtual, 0] + backward[chain, virtual, 0]
-            slope += forward[chain, virtual, 1] + backward[chain, virtual, 1]
+            slot = chunk * stages + stage
+            base += forward[chain, slot, 0] + backward[chain, slot, 0]
+            slope += forward[chain, slot, 1] + backward[chain, slot, 1]
+            flattest = min(flattest, forward[chain, slot, 1] + backward[chain, slot, 1])
         windows[stage, 0] = before
-        windows[stage, 1] = base
-        windows[stage, 2] = slope
-        before += (
-            forward[chain, stage, 0] + backward[chain, stage, 0] + (forward[chain, stage, 1] + backward[chain, stage, 1]) * least
-        )
+        windows[stage, 1] = 0.5 * base if schedule == DUALPIPE else base
+        windows[stage, 2] = flattest if schedule == DUALPIPE else slope
+        if enters:
+            before += forward[chain, stage, 0] + forward[chain, stage, 1] * least
+            before += after * (backward[chain, stage, 0] + backward[chain, stage, 1] * least)
 
 
 @compiled
-def longest_window(windows: np.ndarray, stages: int, micro_batches: int, work: float) -> int:
-    """The stage whose window is longest when every micro-batch has `work`."""
+def longest_window(windows: np.ndarray, stages: int, micro_batches: int, work: float, tail: float, follows: bool) -> int:
+    """The stage whose window is longest when every micro-batch has `work`; `tail` comes after stage 0's, or all (`follows`)."""
     slowest = 0
     longest = -1.0
     for stage in range(stages):
         window = windows[stage, 0] + micro_batches * (windows[stage, 1] + windows[stage, 2] * work)
+        if stage == 0 or follows:
+            window += tail
         if window > longest:
             longest = window
             slowest = stage
@@ -64,6 +81,7 @@ def slowest_stage(
     backward: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     work: float,
     least: float,
     chain: int,
@@ -72,8 +90,8 @@ def slowest_stage(
 ) -> None:
     """Write [alpha, base, slope] of the stage whose window is longest when every micro-batch has `work`."""
     windows = np.empty((stages, 3))
-    stage_windows(forward, backward, stages, vpp, least, chain, windows)
-    stage = longest_window(windows, stages, micro_batches, work)
+    stage_windows(forward, backward, stages, vpp, schedule, least, chain, windows)
+    stage = longest_window(windows, stages, micro_batches, work, 0.0, True)
     for column in range(3):
         out[column] = windows[stage, column]
 
@@ -84,6 +102,7 @@ def step_bound(
     backward: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     count: np.ndarray,
     micro_batches: np.ndarray,
     mbs: int,
@@ -94,9 +113,10 @@ def step_bound(
 ) -> float:
     """Seconds that no dealing of the scenarios' work can undercut.
 
-    Per chain c the window, the sync and the optimizer of the first stage give alpha_c + m_c b_c + s_c Q_c + tail_c for a replica
-    with work Q_c. Any weights that sum to 1 bound the maximum; weights count_c / s_c turn the sum of Q_c into the total work,
-    whatever the dealing [P]. A chain whose longest window has no attention takes no part: the others may take the least work.
+    Per chain c the window, the sync and the optimizer of the first stage (where they come after that window) give
+    alpha_c + m_c b_c + s_c Q_c + tail_c for a replica with work Q_c. Any weights that sum to 1 bound the maximum; weights
+    count_c / s_c turn the sum of Q_c into the total work, whatever the dealing [P]. A chain whose longest window has no attention
+    takes no part: the others may take the least work.
     """
     chains = count.shape[0]
     scenarios = total_work.shape[0]
@@ -104,9 +124,10 @@ def step_bound(
     for chain in range(chains):
         all_micro += count[chain] * micro_batches[chain]
     least = scalars[LEAST_WORK] * mbs
+    follows = first_stage_ends_last(schedule)
     windows = np.empty((chains, stages, 3))
     for chain in range(chains):
-        stage_windows(forward, backward, stages, vpp, least, chain, windows[chain])
+        stage_windows(forward, backward, stages, vpp, schedule, least, chain, windows[chain])
     total = 0.0
     for scenario in range(scenarios):
         mean = total_work[scenario] / max(all_micro, 1)
@@ -115,8 +136,10 @@ def step_bound(
         flat = 0.0
         weighed = 0
         for chain in range(chains):
-            window = windows[chain, longest_window(windows[chain], stages, micro_batches[chain], mean)]
-            fixed = window[0] + micro_batches[chain] * window[1] + sync[chain, 0, 0] + update[chain, 0]
+            tail = sync[chain, 0, 0] + update[chain, 0]
+            stage = longest_window(windows[chain], stages, micro_batches[chain], mean, tail, follows)
+            window = windows[chain, stage]
+            fixed = window[0] + micro_batches[chain] * window[1] + (tail if follows or stage == 0 else 0.0)
             flat = max(flat, fixed + micro_batches[chain] * window[2] * least)
             if window[2] > 0.0:
                 share = count[chain] / window[2]
@@ -135,8 +158,10 @@ def step_bound(
 def step_seconds(
     forward: np.ndarray,
     backward: np.ndarray,
+    weight: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     count: np.ndarray,
     micro_batches: np.ndarray,
     mbs: int,
@@ -153,19 +178,21 @@ def step_seconds(
         latest = 0.0
         ends = np.empty(stages)
         for chain in range(count.shape[0]):
-            equal_ends(forward, backward, stages, vpp, chain, micro_batches[chain], row_work[0, 0] * mbs, ends)
+            equal_ends(forward, backward, weight, stages, vpp, schedule, chain, micro_batches[chain], row_work[0, 0] * mbs, ends)
             latest = max(latest, last_end(ends, sync, update, chain, stages))
         for scenario in range(scenarios):
             per_scenario[scenario] = latest + scalars[STEP_OVERHEAD]
         return float(per_scenario[0])
     total = 0.0
     for scenario in range(scenarios):
-        dealt = dealt_work(forward, backward, stages, vpp, count, micro_batches, mbs, row_work[scenario])
+        dealt = dealt_work(forward, backward, stages, vpp, schedule, count, micro_batches, mbs, row_work[scenario])
         latest = 0.0
         replica = 0
         for chain in range(count.shape[0]):
             for _ in range(count[chain]):
-                end = replica_end(forward, backward, stages, vpp, chain, dealt[replica, : micro_batches[chain]], sync, update)
+                end = replica_end(
+                    forward, backward, weight, stages, vpp, schedule, chain, dealt[replica, : micro_batches[chain]], sync, update
+                )
                 latest = max(latest, end)
                 replica += 1
         per_scenario[scenario] = latest + scalars[STEP_OVERHEAD]
@@ -179,6 +206,7 @@ def dealt_work(
     backward: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     count: np.ndarray,
     micro_batches: np.ndarray,
     mbs: int,
@@ -200,7 +228,7 @@ def dealt_work(
     slope = np.empty(chains)
     window = np.empty(3)
     for chain in range(chains):
-        slowest_stage(forward, backward, stages, vpp, mean, 0.0, chain, micro_batches[chain], window)
+        slowest_stage(forward, backward, stages, vpp, schedule, mean, 0.0, chain, micro_batches[chain], window)
         base[chain] = window[1]
         slope[chain] = window[2]
     dealt = np.zeros((replicas, widest))
@@ -212,57 +240,74 @@ def dealt_work(
 def equal_ends(
     forward: np.ndarray,
     backward: np.ndarray,
+    weight: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     chain: int,
     micro_batches: int,
     work: float,
     ends: np.ndarray,
 ) -> None:
-    """Ends of the stages' last backwards when every micro-batch has `work`."""
-    span = stages * vpp
-    forward_s = np.empty(span)
-    backward_s = np.empty(span)
-    for virtual in range(span):
-        forward_s[virtual] = forward[chain, virtual, 0] + forward[chain, virtual, 1] * work
-        backward_s[virtual] = backward[chain, virtual, 0] + backward[chain, virtual, 1] * work
-    if vpp == 1:
-        one_f_one_b_ends_equal(forward_s, backward_s, micro_batches, ends)
-    else:
-        interleaved_ends_equal(forward_s, backward_s, micro_batches, stages, vpp, ends)
+    """Ends of the stages' last operations when every micro-batch has `work`."""
+    slots = stages * vpp
+    forward_s = np.empty((slots, 1))
+    backward_s = np.empty((slots, 1))
+    for slot in range(slots):
+        forward_s[slot, 0] = forward[chain, slot, 0] + forward[chain, slot, 1] * work
+        backward_s[slot, 0] = backward[chain, slot, 0] + backward[chain, slot, 1] * work
+    weight_s = weight[chain].copy().reshape(slots, 1)
+    schedule_ends(schedule, forward_s, backward_s, weight_s, stages, vpp, micro_batches, ends)
+
+
+@compiled
+def replica_ends(
+    forward: np.ndarray,
+    backward: np.ndarray,
+    weight: np.ndarray,
+    stages: int,
+    vpp: int,
+    schedule: int,
+    chain: int,
+    work: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """Ends of the stages' last operations of one replica with the given work per micro-batch."""
+    slots = stages * vpp
+    micro_batches = work.shape[0]
+    forward_s = np.empty((slots, micro_batches))
+    backward_s = np.empty((slots, micro_batches))
+    weight_s = np.empty((slots, micro_batches))
+    for slot in range(slots):
+        for index in range(micro_batches):
+            forward_s[slot, index] = forward[chain, slot, 0] + forward[chain, slot, 1] * work[index]
+            backward_s[slot, index] = backward[chain, slot, 0] + backward[chain, slot, 1] * work[index]
+            weight_s[slot, index] = weight[chain, slot]
+    schedule_ends(schedule, forward_s, backward_s, weight_s, stages, vpp, micro_batches, ends)
 
 
 @compiled
 def replica_end(
     forward: np.ndarray,
     backward: np.ndarray,
+    weight: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     chain: int,
     work: np.ndarray,
     sync: np.ndarray,
     update: np.ndarray,
 ) -> float:
     """Latest end over the stages of one replica with the given work per micro-batch."""
-    span = stages * vpp
-    micro_batches = work.shape[0]
-    forward_s = np.empty((span, micro_batches))
-    backward_s = np.empty((span, micro_batches))
-    for virtual in range(span):
-        for index in range(micro_batches):
-            forward_s[virtual, index] = forward[chain, virtual, 0] + forward[chain, virtual, 1] * work[index]
-            backward_s[virtual, index] = backward[chain, virtual, 0] + backward[chain, virtual, 1] * work[index]
     ends = np.empty(stages)
-    if vpp == 1:
-        one_f_one_b_ends(forward_s, backward_s, ends)
-    else:
-        interleaved_ends(forward_s, backward_s, stages, vpp, ends)
+    replica_ends(forward, backward, weight, stages, vpp, schedule, chain, work, ends)
     return last_end(ends, sync, update, chain, stages)
 
 
 @compiled
 def last_end(ends: np.ndarray, sync: np.ndarray, update: np.ndarray, chain: int, stages: int) -> float:
-    """Latest (last backward + exposed sync + optimizer) of a chain."""
+    """Latest (last operation + exposed sync + optimizer) of a chain."""
     latest = 0.0
     for stage in range(stages):
         latest = max(latest, ends[stage] + sync[chain, stage, 0] + update[chain, stage])

@@ -11,6 +11,7 @@ from solver.balance.batch_kernels import place, taken_work
 from solver.balance.price_kernels import slowest_stage, step_bound
 from solver.cost.columns import LEAST_WORK, MEAN_WORK, STEP_OVERHEAD
 from solver.cost.time_kernels import operation_seconds
+from solver.schedules.dispatch import pieces_of
 from solver.schedules.kernels import compiled
 
 
@@ -27,6 +28,7 @@ def skeleton_batch(
     placements: np.ndarray,
     stages_of: np.ndarray,
     vpp_of: np.ndarray,
+    schedule_of: np.ndarray,
     chains_of: np.ndarray,
     placement_of: np.ndarray,
     split_of: np.ndarray,
@@ -55,9 +57,10 @@ def skeleton_batch(
     for index in range(stages_of.shape[0]):
         stages = stages_of[index]
         vpp = vpp_of[index]
+        schedule = schedule_of[index]
         chains = chains_of[index]
         span = stages * vpp
-        bounds = all_bounds[split_start[split_of[index]] : split_start[split_of[index]] + span + 1]
+        bounds = all_bounds[split_start[split_of[index]] : split_start[split_of[index]] + pieces_of(schedule, stages, vpp) + 1]
         point_at = np.empty((chains, stages), dtype=np.int64)
         mesh_at = np.empty((chains, stages), dtype=np.int64)
         placement = placements[placement_of[index]]
@@ -66,6 +69,7 @@ def skeleton_batch(
         )
         forward = np.empty((chains, span, 2))
         backward = np.empty((chains, span, 2))
+        weight = np.empty((chains, span))
         operation_seconds(
             kinds,
             points,
@@ -76,12 +80,14 @@ def skeleton_batch(
             bounds,
             stages,
             vpp,
+            schedule,
             point_at,
             mesh_at,
             plain,
             options,
             forward,
             backward,
+            weight,
         )
         mbs = mbs_of[index]
         count = count_of[index, :chains]
@@ -90,7 +96,9 @@ def skeleton_batch(
             if rows_of[index] != known_rows:
                 known_rows = rows_of[index]
                 work_deviation(row_work, known_rows, scalars, deviation, excess)
-            bound[index] = open_share_bound(forward, backward, stages, vpp, count, micro_batches, mbs, deviation, excess, scalars)
+            bound[index] = open_share_bound(
+                forward, backward, stages, vpp, schedule, count, micro_batches, mbs, deviation, excess, scalars
+            )
             continue
         micro = micro_of[index, :chains]
         micro_batches = 0
@@ -103,7 +111,7 @@ def skeleton_batch(
                 total_work[scenario] = taken_work(row_work[scenario], mbs, micro_batches, equal_rows)
         sync = np.zeros((chains, stages, 2))
         update = np.zeros((chains, stages))
-        bound[index] = step_bound(forward, backward, stages, vpp, count, micro, mbs, total_work, sync, update, scalars)
+        bound[index] = step_bound(forward, backward, stages, vpp, schedule, count, micro, mbs, total_work, sync, update, scalars)
 
 
 @compiled
@@ -112,6 +120,7 @@ def open_share_bound(
     backward: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     count: np.ndarray,
     micro_batches: int,
     mbs: int,
@@ -135,7 +144,9 @@ def open_share_bound(
     steep = 0.0
     flat = np.inf
     for chain in range(count.shape[0]):
-        slowest_stage(forward, backward, stages, vpp, mean, least, chain, max(1, micro_batches // (2 * count[chain])), window)
+        slowest_stage(
+            forward, backward, stages, vpp, schedule, mean, least, chain, max(1, micro_batches // (2 * count[chain])), window
+        )
         tau = window[1] + window[2] * mean
         weight += count[chain] / tau
         fixed += count[chain] * window[0] / tau

@@ -71,6 +71,7 @@ def _window(model: CostModel, tables: Tables, candidates: Candidates, open_parts
         tables.placements,
         candidates.stages,
         candidates.vpp,
+        candidates.schedule,
         candidates.chains,
         candidates.placement,
         candidates.split,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from math import prod
 
 from solver.cost.scenarios import row_count
 from solver.layout import Layout, MeshAxis, Part, Stage
 from solver.problem.problem import Problem
-from solver.schedules import schedules
+from solver.schedules import Schedule, schedules
 
 SHARE_TOLERANCE = 1e-6
 MESH_AXES = ("tp", "cp", "dp")
@@ -48,23 +49,37 @@ def _layers(problem: Problem, layout: Layout) -> Iterator[str]:
     if beyond:
         yield f"ranges {beyond} leave the layers 0 to {layers - 1}"
         return
-    held = Counter(layer for stage in layout.stages for layer in stage.layers)
-    missing = [layer for layer in range(layers) if held[layer] == 0]
-    twice = sorted(layer for layer, count in held.items() if count > 1)
-    if missing:
-        yield f"layers {_some(missing)} are on no stage"
-    if twice:
-        yield f"layers {_some(twice)} are held twice"
     if any(len(stage.chunks) != layout.vpp for stage in layout.stages):
         yield f"not every stage has vpp = {layout.vpp} chunks"
         return
-    order = [layer for _, _, (first, last) in layout.virtual_stages() for layer in range(first, last + 1)]
-    if order != sorted(order):
-        yield "a micro-batch does not pass the layers in their order"
+    schedule = schedules().get(layout.schedule.kind)
+    if schedule is None or schedule.chunks not in (None, layout.vpp):
+        yield f"schedule {layout.schedule.kind} does not go with vpp {layout.vpp}"
+        return
+    held = Counter(layer for stage in layout.stages for layer in stage.layers)
+    missing = [layer for layer in range(layers) if held[layer] == 0]
+    twice = sorted(layer for layer, count in held.items() if count != schedule.copies)
+    if missing:
+        yield f"layers {_some(missing)} are on no stage"
+    if twice:
+        yield f"layers {_some(twice)} are held {'twice' if schedule.copies == 1 else f'other than {schedule.copies} times'}"
+    yield from _paths(schedule, layout)
     for index, stage in enumerate(layout.stages):
         stray = [layer for o in stage.overrides for layer in range(o.layers[0], o.layers[1] + 1) if layer not in stage.layers]
         if stray:
             yield f"overrides of stage {index} name layers {_some(stray)} of other stages"
+
+
+def _paths(schedule: Schedule, layout: Layout) -> Iterator[str]:
+    """A micro-batch meets the layers in their order, whichever copy of them it passes."""
+    pieces = [schedule.piece(chunk, index, layout.pp) for index in range(layout.pp) for chunk in range(layout.vpp)]
+    chunks = [chunk for stage in layout.stages for chunk in stage.chunks]
+    order = sorted(zip(pieces, chunks, strict=True))
+    if any(piece == other and chunk != copy for (piece, chunk), (other, copy) in pairwise(order)):
+        yield "two copies of a part of the pipeline hold other layers"
+    layers = [layer for _, (first, last) in dict(order).items() for layer in range(first, last + 1)]
+    if layers != sorted(layers):
+        yield "a micro-batch does not pass the layers in their order"
 
 
 def _some(numbers: Iterable[int]) -> str:
@@ -73,9 +88,14 @@ def _some(numbers: Iterable[int]) -> str:
 
 
 def _ends(problem: Problem, layout: Layout) -> Iterator[str]:
-    """The embedding sits on the first stage, head and prediction layers on the last, each once."""
-    last = layout.pp - 1
-    wanted = {"embedding": [0], "head": [last], "mtp": [last] if problem.transformer.mtp_layers else []}
+    """The embedding sits with the first piece, head and prediction layers with the last, each once."""
+    schedule = schedules().get(layout.schedule.kind)
+    if schedule is None:
+        return
+    pieces = [{schedule.piece(chunk, index, layout.pp) for chunk in range(layout.vpp)} for index in range(layout.pp)]
+    end = schedule.pieces(layout.pp, layout.vpp) - 1
+    first, last = ([index for index, held in enumerate(pieces) if piece in held] for piece in (0, end))
+    wanted = {"embedding": first, "head": last, "mtp": last if problem.transformer.mtp_layers else []}
     for name, stages in wanted.items():
         holders = [index for index, stage in enumerate(layout.stages) for held in stage.holds if held == name]
         if holders != stages:

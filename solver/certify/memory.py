@@ -191,7 +191,8 @@ def _per_layer_parameters(rank: RankClass) -> list[list[Parameter]]:
 
 def _end_parameters(rank: RankClass) -> Iterator[Parameter]:
     """Embedding, positions, final norm and output projection, where the stage holds them."""
-    model, holds, split = rank.model, rank.stage.holds, rank.layout.pp > 1
+    model, holds = rank.model, rank.stage.holds
+    split = "embedding" not in holds
     table = table_numbers(model, rank.grid)
     if "embedding" in holds:
         yield Parameter("embedding", table)

@@ -25,7 +25,9 @@ EXPERT_BACKWARD = 23
 TENSOR_HIDDEN = 24
 CONTEXT_HIDDEN = 25
 EXPERT_HIDDEN = 26
-KIND_COLUMNS = 27
+WEIGHT_BASE = 27
+"""part of BACKWARD_BASE that makes weight gradients"""
+KIND_COLUMNS = 28
 
 # --- recompute options of a layer -------------------------------------------------------------------------------------------
 OPTION_NONE = 0
@@ -61,7 +63,9 @@ ENCODER_SAVED = 20
 """bytes a micro-batch in flight keeps of them"""
 ENCODER_WORK = 21
 """bytes of their widest layer while it runs or is rebuilt"""
-POINT_COLUMNS = 22
+HEAD_WEIGHT = 22
+"""part of HEAD_BACKWARD that makes weight gradients"""
+POINT_COLUMNS = 23
 
 # --- per mesh (mesh table, float64[meshes, MESH_COLUMNS]): gradient groups of one stage ---------------------------------------
 SHARD_RANKS = 0

@@ -12,6 +12,7 @@ from solver.cost.operators import Points, selective_modules
 from solver.cost.table import CostModel, MeshShape, peer_table
 from solver.errors import FieldError, InvalidProblem
 from solver.layout import Layout, Part, Recompute, Stage
+from solver.schedules import get_schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,7 @@ class LaidOut:
     point_at: np.ndarray
     zero: int
     offload: float
+    schedule: int
 
     @property
     def count(self) -> np.ndarray:
@@ -74,6 +76,7 @@ def lay_out_with(model: CostModel, layout: Layout, kinds: np.ndarray, points: np
         point_at=point_at,
         zero=strategy.shard.zero,
         offload=float(strategy.offload.optimizer),
+        schedule=get_schedule(layout.schedule.kind).code,
     )
 
 

@@ -1,8 +1,8 @@
 """Compiled memory of the stages of one layout.
 
 A layout is `chains` of equal replicas over `stages`; `point_at`, `mesh_at` ([chains, stages]) name the table rows of each stage.
-Layers sit on virtual stages by `bounds` ([stages * vpp + 1]); `options` ([layers]) is the recompute of each layer (see
-`recompute_kernels`).
+Layers sit on pieces of the pipeline by `bounds` ([pieces + 1]; which chunk of which stage is which piece: `solver.schedules`);
+`options` ([layers]) is the recompute of each layer (see `recompute_kernels`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ from solver.cost.columns import (
     WHOLE_STEP_STATE,
     WORKING_SET_FACTOR,
 )
-from solver.schedules.kernels import compiled, in_flight, inlined
+from solver.schedules.dispatch import holds_first, holds_last, in_flight, piece_of
+from solver.schedules.kernels import compiled, inlined
 
 # columns of one stage's memory (float64[chains, stages, MEMORY_COLUMNS])
 WEIGHTS = 0
@@ -93,6 +94,7 @@ def stage_parameters(
     stage: int,
     stages: int,
     vpp: int,
+    schedule: int,
     point: int,
 ) -> tuple[float, float, float, float]:
     """(dense, expert, largest layer, tables held) parameters of one rank of a stage."""
@@ -101,8 +103,8 @@ def stage_parameters(
     largest = 0.0
     tables = 0.0
     for chunk in range(vpp):
-        virtual = chunk * stages + stage
-        for layer in range(bounds[virtual], bounds[virtual + 1]):
+        piece = piece_of(schedule, chunk, stage, stages)
+        for layer in range(bounds[piece], bounds[piece + 1]):
             kind = layer_kind[layer]
             one = kinds[point, kind, DENSE_PARAMETERS]
             two = kinds[point, kind, EXPERT_PARAMETERS]
@@ -110,12 +112,13 @@ def stage_parameters(
             expert += two
             largest = max(largest, one + two)
     table = points[point, TABLE_PARAMETERS]
-    if stage == 0:
+    first = holds_first(schedule, stage, stages)
+    if first:
         dense += points[point, EMBEDDING_PARAMETERS]
         tables = table
-    if stage == stages - 1:
+    if holds_last(schedule, stage, stages):
         dense += points[point, NORM_PARAMETERS]
-        if scalars[TIED] == 0.0 or stages > 1:
+        if scalars[TIED] == 0.0 or not first:
             dense += table
             tables += table
         mtp_layers = int(scalars[MTP_LAYERS])
@@ -124,7 +127,7 @@ def stage_parameters(
             dense += mtp_layers * kinds[point, mtp, DENSE_PARAMETERS]
             expert += mtp_layers * kinds[point, mtp, EXPERT_PARAMETERS]
             largest = max(largest, kinds[point, mtp, DENSE_PARAMETERS] + kinds[point, mtp, EXPERT_PARAMETERS])
-            if stages > 1 and scalars[TIED] == 0.0:
+            if not first and scalars[TIED] == 0.0:
                 dense += table
     return dense, expert, largest, tables
 
@@ -203,20 +206,21 @@ def finish_memory(
     scalars: np.ndarray,
     point: int,
     chain: int,
+    first: bool,
+    last: bool,
     stage: int,
-    stages: int,
     layers: tuple[float, float, bool],
     flight: float,
     memory: np.ndarray,
 ) -> int:
-    """Write the activation columns and the totals; the verdict of the rank."""
+    """Write the activation columns and the totals; the verdict of the rank. `first`, `last`: it holds the embedding, the head."""
     saved, widest, rebuilt = layers
-    kept = points[point, ENCODER_SAVED] if stage == 0 else 0.0
+    kept = points[point, ENCODER_SAVED] if first else 0.0
     memory[chain, stage, ACTIVATIONS] = flight * (saved + points[point, BOUNDARY_BYTES] + kept)
     work = scalars[WORKING_SET_FACTOR] * (widest if rebuilt else 0.5 * widest)
-    if stage == 0:
+    if first:
         work = max(work, scalars[WORKING_SET_FACTOR] * points[point, ENCODER_WORK])
-    logits = points[point, LOGITS_BYTES] if stage == stages - 1 else 0.0
+    logits = points[point, LOGITS_BYTES] if last else 0.0
     memory[chain, stage, WORKSPACE] = work if work >= logits else 0.0
     memory[chain, stage, LOGITS] = logits if logits > work else 0.0
     static = memory[chain, stage, WEIGHTS] + memory[chain, stage, GRADIENTS] + memory[chain, stage, OPTIMIZER]
@@ -240,6 +244,7 @@ def layer_memory(
     stage: int,
     stages: int,
     vpp: int,
+    schedule: int,
     point: int,
 ) -> tuple[float, float, bool]:
     """(saved bytes, widest layer, whether a layer is rebuilt as a whole) of one micro-batch on a stage."""
@@ -249,15 +254,15 @@ def layer_memory(
     rebuilt = False
     last_option = OPTION_NONE
     for chunk in range(vpp):
-        virtual = chunk * stages + stage
-        for layer in range(bounds[virtual], bounds[virtual + 1]):
+        piece = piece_of(schedule, chunk, stage, stages)
+        for layer in range(bounds[piece], bounds[piece + 1]):
             kind = layer_kind[layer]
             last_option = options[layer]
             saved += kinds[point, kind, ACTIVATION + last_option]
             widest = max(widest, kinds[point, kind, ACTIVATION + OPTION_NONE])
             rebuilt = rebuilt or last_option in (OPTION_FULL, rebuilds)
     mtp_layers = int(scalars[MTP_LAYERS])
-    if stage == stages - 1 and mtp_layers > 0:
+    if mtp_layers > 0 and holds_last(schedule, stage, stages):
         mtp = int(scalars[MTP_KIND])
         saved += mtp_layers * kinds[point, mtp, ACTIVATION + last_option]
         widest = max(widest, kinds[point, mtp, ACTIVATION + OPTION_NONE])
@@ -275,6 +280,7 @@ def stage_states(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     zero: int,
@@ -285,7 +291,7 @@ def stage_states(
     """Fill the columns of `memory[chains, stage]` that do not depend on recompute."""
     for chain in range(point_at.shape[0]):
         point, mesh = point_at[chain, stage], mesh_at[chain, stage]
-        parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, point)
+        parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, schedule, point)
         state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, chain, stage, memory)
 
 
@@ -307,6 +313,7 @@ def stage_verdict(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     micro_batches: np.ndarray,
     options: np.ndarray,
@@ -315,9 +322,10 @@ def stage_verdict(
 ) -> int:
     """Fill the other columns of `memory[chains, stage]` for the current options; the least verdict over chains."""
     least = SAFE
+    first, last = holds_first(schedule, stage, stages), holds_last(schedule, stage, stages)
     for chain in range(point_at.shape[0]):
         point = point_at[chain, stage]
-        layers = layer_memory(kinds, scalars, layer_kind, bounds, options, stage, stages, vpp, point)
-        flight = in_flight(stage, stages, vpp, micro_batches[chain])
-        least = min(least, finish_memory(groups, points, scalars, point, chain, stage, stages, layers, flight, memory))
+        layers = layer_memory(kinds, scalars, layer_kind, bounds, options, stage, stages, vpp, schedule, point)
+        flight = in_flight(schedule, stage, stages, vpp, micro_batches[chain])
+        least = min(least, finish_memory(groups, points, scalars, point, chain, first, last, stage, layers, flight, memory))
     return least

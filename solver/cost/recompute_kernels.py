@@ -20,6 +20,7 @@ from solver.cost.memory_kernels import (
     stage_verdict,
 )
 from solver.cost.twin_kernels import twin_of_previous
+from solver.schedules.dispatch import DUALPIPE, in_flight, piece_of
 from solver.schedules.kernels import compiled, inlined
 
 
@@ -34,6 +35,7 @@ def choose_recompute(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     micro_batches: np.ndarray,
@@ -49,8 +51,9 @@ def choose_recompute(
 
     Stage by stage: time of a stage rises with its count and stages do not share memory, so the least counts are optimal for
     given `low` and `high` (the step is monotone in every operation's time). `same_count` forces one count on all virtual stages
-    (Megatron's `block`). `low == high` leaves nothing to choose.
+    (Megatron's `block`), as do two copies of every layer. `low == high` leaves nothing to choose.
     """
+    same_count = same_count or schedule == DUALPIPE
     demand = SAFE if scalars[DEMAND_SAFE] > 0.0 else FITS
     common = 0
     while True:
@@ -59,9 +62,10 @@ def choose_recompute(
         count = 0
         verdict = UNFIT
         for stage in range(stages):
-            longest = longest_count(bounds, stage, stages, vpp, same_count)
+            longest = longest_count(bounds, stage, stages, vpp, schedule, same_count)
             first = longest if low == high else min(common, longest)
-            twin = twin_of_previous(layer_kind, bounds, stages, vpp, point_at, mesh_at, stage)
+            twin = twin_of_previous(layer_kind, bounds, stages, vpp, schedule, point_at, mesh_at, stage)
+            twin = twin and no_more_in_flight(micro_batches, stages, vpp, schedule, stage)
             known = count if twin and verdict >= demand else longest + 1
             count, verdict = least_count(
                 kinds,
@@ -73,6 +77,7 @@ def choose_recompute(
                 bounds,
                 stages,
                 vpp,
+                schedule,
                 point_at,
                 mesh_at,
                 micro_batches,
@@ -99,6 +104,16 @@ def choose_recompute(
 
 
 @inlined
+def no_more_in_flight(micro_batches: np.ndarray, stages: int, vpp: int, schedule: int, stage: int) -> bool:
+    """Whether a stage holds at most as many micro-batches at once as the stage before it, on every chain."""
+    fewer = True
+    for chain in range(micro_batches.shape[0]):
+        before = in_flight(schedule, stage - 1, stages, vpp, micro_batches[chain])
+        fewer = fewer and in_flight(schedule, stage, stages, vpp, micro_batches[chain]) <= before
+    return fewer
+
+
+@inlined
 def least_count(
     kinds: np.ndarray,
     points: np.ndarray,
@@ -109,6 +124,7 @@ def least_count(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     micro_batches: np.ndarray,
@@ -144,6 +160,7 @@ def least_count(
             bounds,
             stages,
             vpp,
+            schedule,
             point_at,
             mesh_at,
             zero,
@@ -160,7 +177,7 @@ def least_count(
     count = first
     verdict = UNFIT
     while True:
-        set_first_layers(options, bounds, stage, stages, vpp, count, same_count, low, high)
+        set_first_layers(options, bounds, stage, stages, vpp, schedule, count, same_count, low, high)
         verdict = stage_verdict(
             kinds,
             points,
@@ -170,6 +187,7 @@ def least_count(
             bounds,
             stages,
             vpp,
+            schedule,
             point_at,
             micro_batches,
             options,
@@ -199,11 +217,12 @@ def least_count(
 
 
 @inlined
-def longest_count(bounds: np.ndarray, stage: int, stages: int, vpp: int, same_count: bool) -> int:
+def longest_count(bounds: np.ndarray, stage: int, stages: int, vpp: int, schedule: int, same_count: bool) -> int:
     """Layers of a stage, or of its longest chunk when counts are per chunk."""
     longest = 0
     for chunk in range(vpp):
-        width = bounds[chunk * stages + stage + 1] - bounds[chunk * stages + stage]
+        piece = piece_of(schedule, chunk, stage, stages)
+        width = bounds[piece + 1] - bounds[piece]
         longest = max(longest, width) if same_count else longest + width
     return longest
 
@@ -215,6 +234,7 @@ def set_first_layers(
     stage: int,
     stages: int,
     vpp: int,
+    schedule: int,
     count: int,
     per_chunk: bool,
     low: int,
@@ -223,10 +243,10 @@ def set_first_layers(
     """Recompute the first `count` layers of a stage (of each of its chunks if `per_chunk`) with `high`, the others with `low`."""
     done = 0
     for chunk in range(vpp):
-        virtual = chunk * stages + stage
+        piece = piece_of(schedule, chunk, stage, stages)
         if per_chunk:
             done = 0
-        for layer in range(bounds[virtual], bounds[virtual + 1]):
+        for layer in range(bounds[piece], bounds[piece + 1]):
             options[layer] = high if done < count else low
             done += 1
 

@@ -70,6 +70,7 @@ class CostModel:
         if kind.prediction_head:
             out[:, col.FORWARD_BASE] += table[:, col.HEAD_FORWARD]
             out[:, col.BACKWARD_BASE] += table[:, col.HEAD_BACKWARD]
+            out[:, col.WEIGHT_BASE] += table[:, col.HEAD_WEIGHT]
 
     def _fill_points(self, costs: LayerCosts, group: int, table: np.ndarray) -> None:
         points, model = costs.points, self.architecture.model
@@ -117,11 +118,13 @@ class CostModel:
         per_logit = FUSED_LOSS_STREAM_BYTES if costs.kernels.loss == "fused" else self.shared.loss_stream_bytes
         loss_s = device.stream_s(per_logit * tokens * vocabulary)
         product = device.gemm_s(tokens, vocabulary, hidden * one)
-        backward = device.gemm_s(tokens, hidden * one, vocabulary) + device.gemm_s(vocabulary, hidden * one, tokens)
+        weight = device.gemm_s(vocabulary, hidden * one, tokens)
+        backward = device.gemm_s(tokens, hidden * one, vocabulary) + weight
         table[:, col.EMBEDDING_FORWARD] = lookup + gather
         table[:, col.EMBEDDING_BACKWARD] = lookup + gather
         table[:, col.HEAD_FORWARD] = product + FORWARD_LOSS_SHARE * loss_s + gather
         table[:, col.HEAD_BACKWARD] = backward + (1.0 - FORWARD_LOSS_SHARE) * loss_s + gather
+        table[:, col.HEAD_WEIGHT] = weight
 
     # ---------------------------------------------------------------------------------------------------------------- meshes
     def mesh_table(self, group: int, shape: MeshShape) -> np.ndarray:

@@ -21,6 +21,7 @@ from solver.cost.columns import (
     GRADIENT_STATE,
     HEAD_BACKWARD,
     HEAD_FORWARD,
+    HEAD_WEIGHT,
     LEAST_WORK,
     MTP_KIND,
     MTP_LAYERS,
@@ -40,9 +41,11 @@ from solver.cost.columns import (
     SHARD_RANKS,
     SHARD_SLOPE,
     TABLE_PARAMETERS,
+    WEIGHT_BASE,
     WEIGHT_STATE,
 )
 from solver.cost.twin_kernels import same_layers, same_options
+from solver.schedules.dispatch import piece_of, pieces_of
 from solver.schedules.kernels import compiled, inlined
 
 
@@ -173,75 +176,87 @@ def operation_seconds(
     bounds: np.ndarray,
     stages: int,
     vpp: int,
+    schedule: int,
     point_at: np.ndarray,
     mesh_at: np.ndarray,
     zero: int,
     options: np.ndarray,
     forward: np.ndarray,
     backward: np.ndarray,
+    weight: np.ndarray,
 ) -> None:
-    """Write base and slope seconds of every virtual stage: `forward`, `backward`: [chains, stages * vpp, 2]."""
+    """Write base and slope seconds of every slot: `forward`, `backward`: [chains, stages * vpp, 2], and in `weight`
+    [chains, stages * vpp] the base seconds of the backward that only make weight gradients (they have no attention work).
+    """
     sharding = np.empty(2)
     peer_s = np.empty(stages)
-    times = np.empty(4)
-    last_virtual = stages * vpp - 1
+    times = np.empty(5)
+    last_piece = pieces_of(schedule, stages, vpp) - 1
     level = traffic_level(scalars, stages, zero)
     for chain in range(point_at.shape[0]):
         messages(points, meshes, scalars, peers, stages, point_at, mesh_at, chain, peer_s)
         stage = stages - 1
-        for virtual in range(stages * vpp):
-            before = stage
+        piece = -1
+        for slot in range(stages * vpp):
+            before, piece_before = stage, piece
             stage = 0 if before == stages - 1 else before + 1
+            piece = piece_of(schedule, slot // stages, stage, stages)
             point = point_at[chain, stage]
             mesh = mesh_at[chain, stage]
             if (
-                1 < virtual < last_virtual
+                0 < piece < last_piece
+                and 0 < piece_before < last_piece
                 and point == point_at[chain, before]
                 and mesh == mesh_at[chain, before]
                 and peer_s[stage] == peer_s[before]
-                and same_layers(layer_kind, bounds, virtual, virtual - 1)
-                and same_options(bounds, options, virtual, virtual - 1)
+                and same_layers(layer_kind, bounds, piece, piece_before)
+                and same_options(bounds, options, piece, piece_before)
             ):
                 for column in range(2):
-                    forward[chain, virtual, column] = forward[chain, virtual - 1, column]
-                    backward[chain, virtual, column] = backward[chain, virtual - 1, column]
+                    forward[chain, slot, column] = forward[chain, slot - 1, column]
+                    backward[chain, slot, column] = backward[chain, slot - 1, column]
+                weight[chain, slot] = weight[chain, slot - 1]
                 continue
             times[0] = peer_s[stage]
             times[1] = 0.0
             times[2] = peer_s[stage]
             times[3] = 0.0
+            times[4] = 0.0
             kind = -1
-            for layer in range(bounds[virtual], bounds[virtual + 1]):
+            for layer in range(bounds[piece], bounds[piece + 1]):
                 if layer_kind[layer] != kind:
                     kind = layer_kind[layer]
                     shard_seconds(kinds, points, meshes, scalars, point, mesh, kind, level, sharding)
                 add_layer(kinds, point, kind, options[layer], 1.0, sharding, times)
-            if virtual == 0:
+            if piece == 0:
                 table = table_shard_seconds(points, meshes, scalars, point, mesh, level, True)
                 times[0] += points[point, EMBEDDING_FORWARD] + table
                 times[2] += points[point, EMBEDDING_BACKWARD] + table
-            if virtual == last_virtual:
+                times[4] += points[point, EMBEDDING_BACKWARD]  # nothing comes before the embedding
+            if piece == last_piece:
                 table = table_shard_seconds(points, meshes, scalars, point, mesh, level, False)
                 times[0] += points[point, HEAD_FORWARD] + table
                 times[2] += points[point, HEAD_BACKWARD] + table
+                times[4] += points[point, HEAD_WEIGHT]
                 if scalars[MTP_LAYERS] > 0.0:
                     mtp = int(scalars[MTP_KIND])
-                    option = last_stage_option(bounds, options, stages, vpp)
+                    option = last_option(bounds, options, stages, vpp, schedule, stage)
                     shard_seconds(kinds, points, meshes, scalars, point, mesh, mtp, level, sharding)
                     add_layer(kinds, point, mtp, option, scalars[MTP_LAYERS], sharding, times)
-            forward[chain, virtual, 0] = times[0]
-            forward[chain, virtual, 1] = times[1]
-            backward[chain, virtual, 0] = times[2]
-            backward[chain, virtual, 1] = times[3]
+            forward[chain, slot, 0] = times[0]
+            forward[chain, slot, 1] = times[1]
+            backward[chain, slot, 0] = times[2]
+            backward[chain, slot, 1] = times[3]
+            weight[chain, slot] = times[4]
 
 
 @compiled
-def last_stage_option(bounds: np.ndarray, options: np.ndarray, stages: int, vpp: int) -> int:
-    """Recompute option of the last layer on the last stage; none without a layer there."""
+def last_option(bounds: np.ndarray, options: np.ndarray, stages: int, vpp: int, schedule: int, stage: int) -> int:
+    """Recompute option of the last layer on a stage; none without a layer there."""
     for chunk in range(vpp - 1, -1, -1):
-        virtual = chunk * stages + stages - 1
-        if bounds[virtual + 1] > bounds[virtual]:
-            return int(options[bounds[virtual + 1] - 1])
+        piece = piece_of(schedule, chunk, stage, stages)
+        if bounds[piece + 1] > bounds[piece]:
+            return int(options[bounds[piece + 1] - 1])
     return OPTION_NONE
 
 
@@ -249,8 +264,9 @@ def last_stage_option(bounds: np.ndarray, options: np.ndarray, stages: int, vpp:
 def add_layer(
     kinds: np.ndarray, point: int, kind: int, option: int, times_of_it: float, sharding: np.ndarray, times: np.ndarray
 ) -> None:
-    """Add `times_of_it` layers of a kind to [forward base, forward slope, backward base, backward slope]."""
+    """Add `times_of_it` layers of a kind to [forward base, forward slope, backward base, backward slope, weight gradients]."""
     times[0] += times_of_it * (kinds[point, kind, FORWARD_BASE] + sharding[0])
     times[1] += times_of_it * kinds[point, kind, FORWARD_SLOPE]
     times[2] += times_of_it * (kinds[point, kind, BACKWARD_BASE] + kinds[point, kind, RECOMPUTE_BASE + option] + sharding[1])
     times[3] += times_of_it * (kinds[point, kind, BACKWARD_SLOPE] + kinds[point, kind, RECOMPUTE_SLOPE + option])
+    times[4] += times_of_it * kinds[point, kind, WEIGHT_BASE]

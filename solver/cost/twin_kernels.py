@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.schedules.dispatch import piece_of
 from solver.schedules.kernels import inlined
 
 
@@ -30,7 +31,14 @@ def same_options(bounds: np.ndarray, options: np.ndarray, one: int, other: int) 
 
 @inlined
 def twin_of_previous(
-    layer_kind: np.ndarray, bounds: np.ndarray, stages: int, vpp: int, point_at: np.ndarray, mesh_at: np.ndarray, stage: int
+    layer_kind: np.ndarray,
+    bounds: np.ndarray,
+    stages: int,
+    vpp: int,
+    schedule: int,
+    point_at: np.ndarray,
+    mesh_at: np.ndarray,
+    stage: int,
 ) -> bool:
     """Whether a stage and the one before it are inner stages with the same points, meshes and layers on all chains."""
     if stage < 2 or stage >= stages - 1:
@@ -39,7 +47,7 @@ def twin_of_previous(
         if point_at[chain, stage] != point_at[chain, stage - 1] or mesh_at[chain, stage] != mesh_at[chain, stage - 1]:
             return False
     for chunk in range(vpp):
-        virtual = chunk * stages + stage
-        if not same_layers(layer_kind, bounds, virtual, virtual - 1):
+        piece, before = piece_of(schedule, chunk, stage, stages), piece_of(schedule, chunk, stage - 1, stages)
+        if not same_layers(layer_kind, bounds, piece, before):
             return False
     return True

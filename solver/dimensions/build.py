@@ -19,6 +19,7 @@ from solver.layout import (
     Part,
     Recompute,
     Schedule,
+    ScheduleKind,
     Shard,
     ShardPlan,
     Stage,
@@ -47,12 +48,13 @@ class PartShape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayoutShape:
-    """All that a layout needs besides the problem: `parts[stage]`, `bounds`, one `recompute` per layer."""
+    """All that a layout needs besides the problem: `parts[stage]`, `bounds` of the pieces, one `recompute` per layer."""
 
     ranks: RankMap
     parts: tuple[tuple[PartShape, ...], ...]
     bounds: np.ndarray
     recompute: tuple[Recompute, ...]
+    schedule: ScheduleKind
     vpp: int
     mbs: int
     zero: int
@@ -76,7 +78,7 @@ def build_layout(shape: LayoutShape) -> Layout:
     stages = tuple(_stage(shape, index, starts[index]) for index in range(len(shape.parts)))
     return Layout(
         modules=(Module(module=shape.module, stages=stages),),
-        schedule=Schedule(kind="interleaved" if shape.vpp > 1 else "1f1b"),
+        schedule=Schedule(kind=shape.schedule),
         mbs=shape.mbs,
         vpp=shape.vpp,
         sequence_policy=shape.sequence_policy,
@@ -99,11 +101,13 @@ def _launch_ranks(shape: LayoutShape) -> list[list[int]]:
 
 def _stage(shape: LayoutShape, index: int, first_ranks: list[int]) -> Stage:
     stages = len(shape.parts)
-    chunks = tuple((int(shape.bounds[k]), int(shape.bounds[k + 1]) - 1) for k in range(index, stages * shape.vpp, stages))
+    schedule = Schedule(kind=shape.schedule)
+    pieces = [schedule.piece(chunk, index, stages) for chunk in range(shape.vpp)]
+    chunks = tuple((int(shape.bounds[k]), int(shape.bounds[k + 1]) - 1) for k in pieces)
     layers = [layer for first, last in chunks for layer in range(first, last + 1)]
     common = _commonest([shape.recompute[layer] for layer in layers])
-    last = index == stages - 1
-    named = (("embedding", index == 0 and shape.vocabulary), ("head", last and shape.vocabulary), ("mtp", last and shape.mtp))
+    first, last = 0 in pieces, schedule.pieces(stages, shape.vpp) - 1 in pieces
+    named = (("embedding", first and shape.vocabulary), ("head", last and shape.vocabulary), ("mtp", last and shape.mtp))
     holds = tuple(name for name, held in named if held)
     entries = shape.parts[index]
     rows = sum(part.dp * part.micro_batches for part in entries)

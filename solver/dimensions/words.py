@@ -39,8 +39,9 @@ def expand_uniform(
         raise InvalidProblem((FieldError("/gbs", "too_large", text, (f"<= {MAX_MICRO_BATCHES}",)),))
     dp, micro_batches = row["dp"], max(1, row["micro_batches"])
     ranks = _rank_map(problem, layout, layout.tp * layout.cp * dp * layout.pp)
-    counts = list(layers_per_chunk or balanced_split(facts.layers, layout.pp * layout.vpp))
-    assert len(counts) == layout.pp * layout.vpp
+    pieces = layout.schedule.pieces(layout.pp, layout.vpp)
+    counts = list(layers_per_chunk or balanced_split(facts.layers, pieces))
+    assert len(counts) == pieces
     return build_layout(
         LayoutShape(
             module=problem.planned_module,
@@ -48,6 +49,7 @@ def expand_uniform(
             parts=tuple(_parts(layout, ranks, dp, micro_batches, index) for index in range(layout.pp)),
             bounds=np.cumsum([0, *counts]).astype(np.int64),
             recompute=tuple(recompute or (layout.recompute,) * sum(counts)),
+            schedule=layout.schedule.kind,
             vpp=layout.vpp,
             mbs=layout.mbs,
             zero=row["zero"],

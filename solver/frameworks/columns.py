@@ -32,11 +32,12 @@ def zero_stage(layout: Layout, stage: Stage) -> int:
 
 def _part_row(layout: Layout, stage: Stage, part: Part, step_rows: int) -> dict[str, int]:
     sizes = {name: part.size(name) for name in ("tp", "cp", "dp", "ep", "etp")}
-    empty = sum(last < first for other in layout.stages for first, last in other.chunks)
+    empty = sum(last < first for _, _, (first, last) in layout.virtual_stages())
     strategy = stage.strategy
     return sizes | {
         "pp": layout.pp,
         "vpp": layout.vpp,
+        "schedule": layout.schedule.code,
         "mbs": layout.mbs,
         "micro_batches": part.micro_batches,
         "zero": zero_stage(layout, stage),
@@ -60,6 +61,7 @@ def uniform_row(problem: Problem, layout: UniformLayout, facts: Facts) -> dict[s
     return {
         **{name: getattr(layout, name) for name in ("tp", "cp", "pp", "ep", "etp", "vpp", "mbs")},
         "dp": dp,
+        "schedule": layout.schedule.code,
         "micro_batches": _micro_batches(rows, dp * layout.mbs),
         "zero": default_zero(problem) if layout.zero is None else layout.zero,
         "recompute": RECOMPUTE_CODES.index(layout.recompute.kind),

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from solver.frameworks.facts import Facts
-from solver.layout import DeviceRange, Layout, MeshAxis, Part, Shard, Stage
+from solver.layout import DeviceRange, Layout, MeshAxis, Part, Range, Shard, Stage
 from solver.plan import Violation
 from solver.problem.problem import Problem
 
@@ -69,26 +69,34 @@ def _layers(layout: Layout, facts: Facts) -> Iterator[Violation]:
 
 
 def _holders(layout: Layout, facts: Facts) -> Iterator[Violation]:
-    """L02: the first stage alone holds the embedding, the last one the head, one of them the prediction layers."""
-    last = layout.pp - 1
-    wanted = {"embedding": [0], "head": [last]} if facts.vocab_size else {"embedding": [], "head": []}
+    """L02: the holders of the first piece alone hold the embedding, those of the last one the head; as many the prediction."""
+    last = layout.holders("head")
+    wanted = {"embedding": layout.holders("embedding"), "head": last} if facts.vocab_size else {"embedding": [], "head": []}
     for name, stages in wanted.items():
         holders = [index for index, stage in enumerate(layout.stages) if name in stage.holds]
         if holders != stages:
             text = f"{name} is held by stages {holders}, it belongs to {stages}"
             yield _broken("L02", text, {name: stages}, **{name: holders})
     holders = [index for index, stage in enumerate(layout.stages) if "mtp" in stage.holds]
-    if len(holders) != (1 if facts.mtp_layers else 0):
+    if len(holders) != (len(last) if facts.mtp_layers else 0):
         text = f"the {facts.mtp_layers} multi-token prediction layers are held by stages {holders}"
-        yield _broken("L02", text, {"mtp": [last] if facts.mtp_layers else []}, mtp=holders)
+        yield _broken("L02", text, {"mtp": last if facts.mtp_layers else []}, mtp=holders)
 
 
 def _schedule(layout: Layout) -> Iterator[Violation]:
-    """L03: interleaved means several chunks a stage, 1f1b one."""
-    if (layout.vpp > 1) != (layout.schedule.kind == "interleaved"):
-        nearest = {"schedule": "interleaved" if layout.vpp > 1 else "1f1b"}
+    """L03: interleaved means several chunks a stage, a path that turns around two, others one; two copies are both the same."""
+    if not layout.schedule.goes_with(layout.vpp):
+        nearest = {"schedule": layout.schedule.fitting(layout.vpp)}
         text = f"schedule {layout.schedule.kind} does not go with vpp {layout.vpp}"
         yield _broken("L03", text, nearest, schedule=layout.schedule.kind, vpp=layout.vpp)
+        return
+    pieces: dict[int, Range] = {}
+    for chunk in range(layout.vpp):
+        for index, stage in enumerate(layout.stages):
+            found = pieces.setdefault(layout.schedule.piece(chunk, index, layout.pp), stage.chunks[chunk])
+            if found != stage.chunks[chunk]:
+                text = f"chunk {chunk} of stage {index} holds layers {list(stage.chunks[chunk])}, the other copy {list(found)}"
+                yield _broken("L03", text, {"chunk": list(found)}, stage=index, chunk=chunk)
 
 
 def _devices(problem: Problem, layout: Layout) -> Iterator[Violation]:

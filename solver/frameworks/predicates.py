@@ -7,7 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from solver.frameworks.facts import Facts
-from solver.frameworks.rules import Bools, Columns, Ints
+from solver.frameworks.rules import INTERLEAVED, Bools, Columns, Ints
+from solver.layout import SCHEDULE_KINDS, TWO_CHUNKS, Schedule
+from solver.schedules import get_schedule
 
 _TABLE_FROM = 1024
 _TABLE_LIMIT = 1 << 18
@@ -103,8 +105,25 @@ def interleaving_has_micro_batches(_: Facts, columns: Columns) -> Bools:
     return np.asarray((columns["vpp"] == 1) | whole)
 
 
+def schedule_runs(_: Facts, columns: Columns) -> Bools:
+    """Each schedule with demands of its own is asked about the pipelines it is to run, equal ones once."""
+    several = columns["vpp"] > 1
+    result = np.where(columns["schedule"] == INTERLEAVED, several, ~several)
+    for code in np.unique(columns["schedule"]).tolist():
+        kind = SCHEDULE_KINDS[code]
+        if kind in TWO_CHUNKS:
+            mine = np.flatnonzero(columns["schedule"] == code)
+            shapes = np.stack([columns[name][mine] for name in ("pp", "vpp", "micro_batches")], axis=1)
+            distinct, inverse = np.unique(shapes, axis=0, return_inverse=True)
+            runs = np.array([get_schedule(kind).refusal(*shape) is None for shape in distinct.tolist()])
+            result[mine] = runs[inverse.ravel()]
+    return np.asarray(result)
+
+
 def every_chunk_has_layers(facts: Facts, columns: Columns) -> Bools:
-    return np.asarray(columns["pp"] * columns["vpp"] - columns["empty_chunks"] <= facts.layers)
+    """Parts of the pipeline that hold layers, each counted once, are not more than the layers."""
+    copies = np.array([Schedule(kind=kind).copies for kind in SCHEDULE_KINDS])[columns["schedule"]]
+    return np.asarray(columns["pp"] * columns["vpp"] // copies - columns["empty_chunks"] <= facts.layers)
 
 
 def layers_divide_unless_split_explicitly(facts: Facts, columns: Columns) -> Bools:

@@ -15,7 +15,7 @@ from solver.frameworks.group_checks import group_violations
 from solver.frameworks.layout_checks import layout_violations
 from solver.frameworks.nearest import nearest_values
 from solver.frameworks.rules import Bools, Capabilities, Columns, Rule, complete_columns
-from solver.layout import Layout, UniformLayout
+from solver.layout import SCHEDULE_KINDS, Layout, UniformLayout
 from solver.plan import Violation
 from solver.problem.problem import Problem
 
@@ -86,5 +86,5 @@ class RuleSet:
         if len(rows) > 1:
             values |= {"stage": rows[at][0], "part": rows[at][1]}
         nearest = nearest_values(rule, self.rules, facts, row)
-        message = rule.text.format(**(facts.words() | row))
+        message = rule.text.format(**(facts.words() | row | {"schedule": SCHEDULE_KINDS[row["schedule"]]}))
         return Violation(rule=rule.id, severity=rule.severity, message=message, values=values, nearest=nearest, fires=rule.fires)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.frameworks.facts import Facts
+from solver.layout import SCHEDULE_KINDS
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -32,28 +33,34 @@ COLUMN_DEFAULTS: Final[Mapping[str, int]] = {
     "sequence_parallel": 0,
     "cp_kind": 0,
     "offload_optimizer_percent": 0,
+    "schedule": 0,
     "explicit_split": 1,
     "empty_chunks": 0,
     "optimizer_replicas": 1,
 }
-"""Columns of a layout that a caller may leave out; `devices` and `step_rows` are derived from the others.
+"""Columns of a layout that a caller may leave out; `devices`, `step_rows` and `schedule` are derived from the others.
 
 explicit_split 0: the framework itself divides the layers evenly. empty_chunks: (virtual) stages without layers.
-optimizer_replicas: copies of the sharded optimizer states. Enumerations are the indices of the code tuples below.
+optimizer_replicas: copies of the sharded optimizer states. schedule: its code, the index in `SCHEDULE_KINDS`. Other enumerations
+are the indices of the code tuples below.
 """
 
 RECOMPUTE_CODES: Final = ("none", "selective", "full")
 CP_KIND_CODES: Final = ("ring", "all_to_all")
+ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_KINDS.index(kind) for kind in ("1f1b", "interleaved"))
 
 
 def complete_columns(columns: Mapping[str, Any], facts: Facts) -> dict[str, Ints]:
-    """All columns at one length: `step_rows` = dp x mbs x micro_batches, `devices` = the cluster's unless given."""
+    """All columns at one length: `step_rows` = dp x mbs x micro_batches, `devices` = the cluster's, `schedule` 1f1b or, with
+    several chunks, interleaved, unless given."""
     given = {name: np.asarray(values, dtype=np.int64) for name, values in columns.items()}
     length = max((values.size for values in given.values()), default=1)
     full = {name: np.broadcast_to(given.get(name, np.int64(value)), (length,)) for name, value in COLUMN_DEFAULTS.items()}
     for name, values in given.items():
         full[name] = np.broadcast_to(values, (length,))
     full.setdefault("devices", np.broadcast_to(np.int64(facts.devices), (length,)))
+    if "schedule" not in given:
+        full["schedule"] = np.where(full["vpp"] > 1, INTERLEAVED, ONE_F_ONE_B)
     if "step_rows" not in full:
         full["step_rows"] = full["dp"] * full["mbs"] * full["micro_batches"]
     return full
@@ -84,12 +91,14 @@ class Capabilities:
     """What layouts a framework can run beyond equal stages of equal replicas.
 
     uneven_layers: stages hold `any` numbers of layers, only the first and the last (`ends`) others than the equal rest, or `no`.
-    per_layer_recompute: `any` layer alone, `per_stage_count` = the first N layers of every (virtual) stage, one N for all
-    of them, or `none`. unlike_devices: `no`, `one_vendor` (equal degrees and shares) or `any`.
+    schedules: kinds it has. ragged_interleaving: interleaved micro-batches need not be a multiple of pp. per_layer_recompute:
+    `any` layer alone, `per_stage_count` = the first N layers of every (virtual) stage, one N for all of them, or `none`.
+    unlike_devices: `no`, `one_vendor` (equal degrees and shares) or `any`.
     """
 
     uneven_layers: Literal["no", "ends", "any"]
-    interleaved: bool
+    schedules: tuple[str, ...]
+    ragged_interleaving: bool
     per_stage_degrees: bool
     unequal_shares: bool
     per_layer_recompute: Literal["none", "per_stage_count", "any"]

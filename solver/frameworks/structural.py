@@ -11,6 +11,7 @@ from solver.frameworks import predicates as holds
 from solver.frameworks.facts import Facts
 from solver.frameworks.rule_set import RuleSet
 from solver.frameworks.rules import Bools, Capabilities, Columns, Rule
+from solver.layout import SCHEDULE_KINDS
 
 OFFLOAD_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -25,7 +26,8 @@ def offload_on_grid(_: Facts, columns: Columns) -> Bools:
 
 CAPABILITIES = Capabilities(
     uneven_layers="any",
-    interleaved=True,
+    schedules=SCHEDULE_KINDS,
+    ragged_interleaving=True,
     per_stage_degrees=True,
     unequal_shares=True,
     per_layer_recompute="any",
@@ -74,9 +76,9 @@ RULES = (
     ),
     Rule("S10", "refused", ("vpp", "pp"), "vpp {vpp} needs a pipeline, pp is {pp}", holds.interleaving_has_stages),
     Rule(
-        "S11", "refused", ("micro_batches", "vpp"),
-        "interleaving needs whole groups of pp {pp} micro-batches, a replica has {micro_batches}",
-        holds.interleaving_has_micro_batches,
+        "S11", "refused", ("micro_batches", "vpp", "pp"),
+        "schedule {schedule} cannot run pp {pp} x vpp {vpp} with {micro_batches} micro-batches a replica",
+        holds.schedule_runs,
     ),
     Rule("S12", "refused", ("pp", "vpp"), "{layers} layers do not fill pp {pp} x vpp {vpp} chunks", holds.every_chunk_has_layers),
     Rule("S13", "refused", ("zero",), "zero {zero} is not a ZeRO stage", zero_in_range),

@@ -45,7 +45,9 @@ _WORD_TYPES: Final[dict[str, Any]] = {
     "zero": Annotated[Natural, Field(le=3)],
     "recompute": Literal["none", "selective", "full"],
     "sequence_parallel": Flag,
-    "schedule": Literal["gpipe", "1f1b", "interleaved", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v", "dualpipe"],
+    "schedule": Literal[
+        "gpipe", "1f1b", "interleaved", "zero_bubble_h1", "zero_bubble_h2", "zero_bubble_v", "dualpipe", "dualpipe_v"
+    ],
     "groups": tuple[Name, ...],
     "cp_kind": Literal["ring", "all_to_all", "all_gather", "hierarchical"],
     "offload_optimizer": _Offload,

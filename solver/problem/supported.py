@@ -24,7 +24,16 @@ OPTIMIZERS: Final = ("adamw", "adam", "adamw_8bit", "lion", "sgd", "custom")
 TASKS: Final = ("pretrain", "finetune")
 BATCHINGS: Final = ("padded", "packed")
 PRECISIONS: Final = ("bf16", "fp16", "fp32", "fp8")
-SCHEDULES: Final = ("1f1b", "interleaved")
+SCHEDULES: Final = (
+    "gpipe",
+    "1f1b",
+    "interleaved",
+    "zero_bubble_h1",
+    "zero_bubble_h2",
+    "zero_bubble_v",
+    "dualpipe",
+    "dualpipe_v",
+)
 CP_KINDS: Final = ("ring", "all_to_all")
 LATEST: Final = "latest-known"
 

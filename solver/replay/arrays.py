@@ -14,6 +14,7 @@ from solver.cost.table import MeshShape, peer_table
 from solver.replay.options import CP_KINDS, Options
 from solver.replay.space import REPLICAS, STAGES, Cell, Chain, Variant, chains_of, shard_copies
 from solver.replay.splits import point_of, split_bounds
+from solver.schedules import get_schedule
 
 BLOCK = 4096
 """candidates priced by one call"""
@@ -94,6 +95,7 @@ class Arrays:
         padded = [*chains, Chain(0, 0, 0)][:2]
         return {
             "stages": cell.pp,
+            "schedule": get_schedule(cell.schedule).code,
             "vpp": cell.vpp,
             "chains": len(chains),
             "placement": self._placement(cell.pp, chains),
@@ -154,7 +156,7 @@ class Arrays:
 
     def _split(self, cell: Cell) -> int:
         point = point_of(cell) if cell.split == "timed" else None
-        key = (cell.pp, cell.vpp, cell.split, cell.first_stages, cell.first_layers, point)
+        key = (cell.pieces, cell.split, cell.first_stages, cell.first_layers, point)
         if key in self._splits.found:
             return self._splits.found[key]
         return self._splits.add(key, split_bounds(self.options, cell))

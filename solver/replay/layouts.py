@@ -14,6 +14,7 @@ from solver.layout import Layout, Shard, ShardPlan, Stage
 from solver.replay.options import Options
 from solver.replay.space import Cell, chains_of
 from solver.replay.splits import split_bounds
+from solver.schedules import get_schedule
 
 POLICIES = {"padded": "padded", "packed": "packed_static_cp"}
 
@@ -56,6 +57,7 @@ def layout_document(
             parts=stage_parts(options, cell),
             bounds=split_bounds(options, cell) if bounds is None else bounds,
             recompute=tuple(recompute_of(model, int(option)) for option in recompute),
+            schedule=cell.schedule,
             vpp=cell.vpp,
             mbs=cell.mbs,
             zero=zero,
@@ -96,12 +98,13 @@ def recompute_choices(options: Options, cell: Cell) -> Iterator[tuple[int, ...]]
     """Every recompute of a leaf that the space allows, as one option per layer, each once.
 
     In a mixture the first k layers of a stage take the second option: any k per stage, or one k for all virtual stages where the
-    framework has a single count.
+    framework has a single count or layers have two copies.
     """
     bounds = split_bounds(options, cell)
     one_count = options.rules.capabilities.per_layer_recompute == "per_stage_count"
-    chunks = [range(int(bounds[k]), int(bounds[k + 1])) for k in range(cell.pp * cell.vpp)]
-    stages = chunks if one_count else [[n for chunk in chunks[i :: cell.pp] for n in chunk] for i in range(cell.pp)]
+    one_count = one_count or get_schedule(cell.schedule).copies > 1  # both copies of a layer do the same
+    chunks = [range(int(bounds[k]), int(bounds[k + 1])) for k in range(cell.pieces)]
+    stages = chunks if one_count else [[n for k in pieces for n in chunks[k]] for pieces in cell.pieces_of_stages()]
     seen = set()
     for low, high in options.modes():
         longest = max(len(stage) for stage in stages)

@@ -11,6 +11,7 @@ from typing import Any
 from solver.cost import columns as col
 from solver.cost.table import CostModel
 from solver.frameworks import RuleSet
+from solver.schedules import Schedule, get_schedule, schedules
 
 MICRO_BATCH_SIZES = (1, 2, 4, 8, 16)
 LEAST_TOKENS_PER_CONTEXT_HALF = 64
@@ -102,16 +103,40 @@ class Options:
     def depths(self, most: int) -> list[int]:
         return self.among("pp", list(range(1, min(most, self.layers) + 1)))
 
-    def shapes(self, pp: int) -> Iterator[tuple[int, str]]:
-        """(vpp, split) of a pipeline depth."""
-        counts = [1]
-        if pp > 1:
-            counts += [v for v in range(2, self.layers // pp + 1) if v <= MOST_UNEVEN_CHUNKS or self.layers % (pp * v) == 0]
-        if not self.rules.capabilities.interleaved:
-            counts = [1]
+    def plain_schedules(self, pp: int) -> list[str]:
+        """Schedules of one chunk per stage, in the order of their codes; the first stands for all on a single stage."""
+        known = sorted(schedules().values(), key=lambda schedule: schedule.code)
+        plain = [
+            schedule.kind for schedule in known if schedule.chunks == 1 and schedule.kind in self.rules.capabilities.schedules
+        ]
+        found = self.among("schedule", plain) if self.among("vpp", [1]) else []
+        return found if pp > 1 else found[:1]
+
+    def shapes(self, pp: int) -> Iterator[tuple[str, int, str]]:
+        """(schedule, vpp, split) of a pipeline depth."""
+        found = [(kind, 1) for kind in self.plain_schedules(pp)]
+        for schedule in schedules().values() if pp > 1 else ():
+            if schedule.kind in self.rules.capabilities.schedules and self.among("schedule", [schedule.kind]):
+                found += [(schedule.kind, vpp) for vpp in self.among("vpp", self._chunks(schedule, pp))]
         uneven = self.rules.capabilities.uneven_layers == "any" and pp > 1
-        counts = [v for v in counts if self.among("schedule", ["interleaved" if v > 1 else "1f1b"])]
-        yield from product(self.among("vpp", counts), list(SPLITS) if uneven else ["even"])
+        for (kind, vpp), split in product(found, list(SPLITS) if uneven else ["even"]):
+            yield kind, vpp, split
+
+    def _chunks(self, schedule: Schedule, pp: int) -> list[int]:
+        """Numbers of chunks above one that a schedule may have."""
+        if schedule.chunks is None:
+            counts = range(2, self.layers // pp + 1)
+            return [v for v in counts if v <= MOST_UNEVEN_CHUNKS or self.layers % (pp * v) == 0]
+        depth = schedule.copies > 1 and pp % 2 > 0  # two directions meet in the middle
+        if schedule.chunks == 1 or depth or schedule.pieces(pp, schedule.chunks) > self.layers:
+            return []
+        return [schedule.chunks]
+
+    def runs(self, kind: str, pp: int, vpp: int, *micro_batches: int) -> bool:
+        """Whether a schedule can run so many micro-batches on each replica."""
+        if kind == "interleaved" and not self.rules.capabilities.ragged_interleaving and any(m % pp for m in micro_batches):
+            return False
+        return all(get_schedule(kind).refusal(pp, vpp, m) is None for m in micro_batches)
 
     def offload_percents(self) -> list[int]:
         grid = self.among("offload_optimizer", sorted(self.rules.capabilities.offload_optimizer_grid))

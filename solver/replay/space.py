@@ -14,6 +14,7 @@ import numpy as np
 
 from solver.replay.options import CP_KINDS, Options
 from solver.replay.splits import repeats_a_cut
+from solver.schedules import get_schedule
 
 UNIFORM, REPLICAS, STAGES = "uniform", "replicas", "stages"
 
@@ -34,6 +35,7 @@ class Cell:
     ep: int
     etp: int
     pp: int
+    schedule: str
     vpp: int
     mbs: int
     split: str
@@ -55,6 +57,16 @@ class Cell:
         if self.family == STAGES and self.first_layers is not None:
             return replace(self, first_layers=None)
         return None
+
+    @property
+    def pieces(self) -> int:
+        """Parts of the pipeline into which the layers are cut."""
+        return get_schedule(self.schedule).pieces(self.pp, self.vpp)
+
+    def pieces_of_stages(self) -> list[list[int]]:
+        """The parts that each stage holds."""
+        schedule = get_schedule(self.schedule)
+        return [[schedule.piece(chunk, stage, self.pp) for chunk in range(self.vpp)] for stage in range(self.pp)]
 
     @property
     def total_dp(self) -> int:
@@ -106,11 +118,10 @@ def leaves_of(options: Options, cell: Cell) -> Iterator[Cell]:
             yield replace(cell, first_layers=layers)
     else:
         assert isinstance(cell.dp, tuple)
-        unit = cell.pp if cell.vpp > 1 else 1
         total = cell.rows // cell.mbs
-        for one in range(unit, total // cell.dp[0] + 1, unit):
+        for one in range(1, total // cell.dp[0] + 1):
             two, rest = divmod(total - one * cell.dp[0], cell.dp[1])
-            if rest == 0 and two > 0 and two % unit == 0:
+            if rest == 0 and two > 0 and options.runs(cell.schedule, cell.pp, cell.vpp, one, two):
                 yield replace(cell, micro_batches=(one, two))
 
 
@@ -123,9 +134,13 @@ def _uniform(options: Options, groups: tuple[int, ...]) -> Iterator[Cell]:
                 if rows is None:
                     continue
                 micro = rows // (dp * mbs)
-                for (vpp, split), ep, etp, kind in product(options.shapes(pp), options.ep, options.etp, options.cp_kinds(cp)):
-                    cell = Cell(UNIFORM, groups, (tp,) * len(groups), cp, kind, ep, etp, pp, vpp, mbs, split, rows, dp, micro)
-                    whole = tp * cp * dp % (ep * etp) == 0 and (vpp == 1 or micro % pp == 0)
+                for (schedule, vpp, split), ep, etp, kind in product(
+                    options.shapes(pp), options.ep, options.etp, options.cp_kinds(cp)
+                ):
+                    cell = Cell(
+                        UNIFORM, groups, (tp,) * len(groups), cp, kind, ep, etp, pp, schedule, vpp, mbs, split, rows, dp, micro
+                    )
+                    whole = tp * cp * dp % (ep * etp) == 0 and options.runs(schedule, pp, vpp, micro)
                     if whole and (len(groups) == 1 or _crosses(options, cell)):
                         yield cell
 
@@ -157,18 +172,16 @@ def _replicas(options: Options, groups: tuple[int, int]) -> Iterator[Cell]:
         for pp in options.depths(min(sizes) // (tp * cp)):
             one, two = (range(1, size // (tp * cp * pp) + 1) for size in sizes)
             dps = [(a, b) for a, b in product(one, two) if options.among("dp", [a + b])]
-            for dp, (vpp, split), ep, etp, kind in product(
+            for dp, (schedule, vpp, split), ep, etp, kind in product(
                 dps, options.shapes(pp), options.ep, options.etp, options.cp_kinds(cp)
             ):
-                cell = Cell(REPLICAS, groups, (tp, tp), cp, kind, ep, etp, pp, vpp, mbs, split, rows, dp, None)
+                cell = Cell(REPLICAS, groups, (tp, tp), cp, kind, ep, etp, pp, schedule, vpp, mbs, split, rows, dp, None)
                 whole = all(tp * cp * count % (ep * etp) == 0 for count in dp)
                 if whole and next(leaves_of(options, cell), None) is not None:
                     yield cell
 
 
 def _stages(options: Options, groups: tuple[int, int]) -> Iterator[Cell]:
-    if not options.among("vpp", [1]) or not options.among("schedule", ["1f1b"]):
-        return
     sizes = [options.devices(group) for group in groups]
     for cp, mbs in product(options.cp, options.mbs):
         for dp in options.among("dp", list(range(1, min(sizes) // cp + 1))):
@@ -182,12 +195,12 @@ def _stages(options: Options, groups: tuple[int, int]) -> Iterator[Cell]:
                     continue
                 if tp_1 != tp_2 and not options.rules.capabilities.per_stage_degrees:
                     continue
-                for ep, etp, kind in product(options.ep, options.etp, options.cp_kinds(cp)):
+                plain = options.plain_schedules(pp)
+                for schedule, ep, etp, kind in product(plain, options.ep, options.etp, options.cp_kinds(cp)):
                     if all(tp * cp * dp % (ep * etp) == 0 for tp in (tp_1, tp_2)):
                         micro = rows // (dp * mbs)
-                        yield Cell(
-                            STAGES, groups, (tp_1, tp_2), cp, kind, ep, etp, pp, 1, mbs, "balanced", rows, dp, micro, pp_1, None
-                        )
+                        shape = (cp, kind, ep, etp, pp, schedule, 1, mbs, "balanced", rows, dp, micro, pp_1, None)
+                        yield Cell(STAGES, groups, (tp_1, tp_2), *shape)
 
 
 def chains_of(options: Options, cell: Cell) -> tuple[Chain, ...]:
@@ -266,14 +279,15 @@ def _columns(options: Options, cell: Cell, tp: int, zero: int) -> dict[str, int]
         "ep": cell.ep,
         "etp": cell.etp,
         "vpp": cell.vpp,
+        "schedule": get_schedule(cell.schedule).code,
         "mbs": cell.mbs,
-        "micro_batches": cell.micro_batches if isinstance(cell.micro_batches, int) else cell.pp,
+        "micro_batches": cell.micro_batches if isinstance(cell.micro_batches, int) else 4 * cell.pp,
         "zero": zero,
         "sequence_parallel": int(tp > 1 and options.sequence_parallel),
         "cp_kind": CP_KINDS.index(cell.cp_kind),
         "explicit_split": int(
             options.rules.capabilities.uneven_layers == "any"
-            and (cell.split != "even" or options.layers % (cell.pp * cell.vpp) > 0)
+            and (cell.split != "even" or options.layers % cell.pieces > 0)
         ),
         "devices": sum(devices_used(options, cell)),
         "step_rows": cell.rows,

@@ -33,7 +33,7 @@ def relative_weights(model: CostModel) -> tuple[np.ndarray, float]:
 
 
 def split_bounds(options: Options, cell: Cell) -> np.ndarray:
-    """int[pp * vpp + 1]: virtual stage k holds layers bounds[k] ... bounds[k + 1] - 1; an open cell is cut by its stages."""
+    """int[pieces + 1]: piece k holds layers bounds[k] ... bounds[k + 1] - 1; an open cell is cut by its stages."""
     layers, first = options.layers, cell.first_stages
     if first is not None:
         weights, head = relative_weights(options.model)
@@ -41,9 +41,9 @@ def split_bounds(options: Options, cell: Cell) -> np.ndarray:
         if cut is None:
             cut = max(first, min(layers - (cell.pp - first), layers * first // cell.pp))
         return segment_bounds(weights, ((first, cut), (cell.pp - first, layers - cut)), head)
-    key = (cell.split, cell.pp * cell.vpp, point_of(cell) if cell.split == "timed" else None)
+    key = (cell.split, cell.pieces, point_of(cell) if cell.split == "timed" else None)
     if key not in options.cuts:
-        options.cuts[key] = _cut(options, cell, cell.split, cell.pp * cell.vpp)
+        options.cuts[key] = _cut(options, cell, cell.split, cell.pieces)
     found: np.ndarray = options.cuts[key]
     return found
 
@@ -53,7 +53,7 @@ def repeats_a_cut(options: Options, cell: Cell) -> bool:
     if cell.split != "timed":
         return False
     timed = split_bounds(options, cell)
-    return any(np.array_equal(timed, _cut(options, cell, rule, cell.pp * cell.vpp)) for rule in ("even", "balanced"))
+    return any(np.array_equal(timed, _cut(options, cell, rule, cell.pieces)) for rule in ("even", "balanced"))
 
 
 def _cut(options: Options, cell: Cell, rule: str, parts: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """ZB-H1 (Qi et al. 2024, arXiv 2401.10241, 2.2; PyTorch calls it zero bubble 1F1B): 1F1B's warm-up, stage i owes i W's.
 
-The W's fill the end of the step. Every stage holds min(m, p) micro-batches until their W. Bubble of equal stages with W <= F, I and
-m >= p: (p-1)(F + I - W), with B = I + W the (p-1)(F + B - 2W) of the paper; for any F, I, W, m it is
+The W's fill the end of the step. Every stage holds min(m, p) micro-batches until their W. Bubble of equal stages with
+W <= F, I and m >= p: (p-1)(F + I - W), with B = I + W the (p-1)(F + B - 2W) of the paper; for any F, I, W, m it is
 (p-1)(F + I) - (min(m, p) - 1) min(F, I, W).
 """
 

@@ -23,7 +23,7 @@ def adapted(model: CostModel, layout: Layout) -> Iterator[Layout]:
     """
     stages = layout.modules[0].stages
     parts = [stage.parts[0] for stage in stages]
-    layers = sum(last - first + 1 for stage in stages for first, last in stage.chunks)
+    layers = sum(last - first + 1 for _, _, (first, last) in layout.virtual_stages())
     if len(layout.modules) > 1 or any(len(stage.parts) > 1 for stage in stages) or layers != model.architecture.layers:
         return
     groups = list(dict.fromkeys(part.devices[0].group for part in parts))
@@ -68,13 +68,14 @@ def _shape(layout: Layout, ranks: RankMap, stages: Sequence[Stage], dp: int, mbs
         parts.append((part,))
     first = stages[0].strategy
     copies = tuple(_copies(stage, part[0]) for stage, part in zip(stages, parts, strict=True))
-    chunks = sorted(chunk for stage in stages for chunk in stage.chunks)
+    chunks = [chunk for _, _, chunk in layout.virtual_stages()]
     return LayoutShape(
         module=layout.modules[0].module,
         ranks=ranks,
         parts=tuple(parts),
         bounds=np.array([0, *accumulate(last - start + 1 for start, last in chunks)], dtype=np.int64),
         recompute=tuple(_recompute(stages)),
+        schedule=layout.schedule.kind,
         vpp=layout.vpp,
         mbs=mbs,
         zero=first.shard.zero,

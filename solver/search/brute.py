@@ -111,7 +111,7 @@ def layouts_count(options: Options, at_most: int) -> int:
     percents, modes = len(options.offload_percents()), options.modes()
     for cell in all_leaves(options):
         bounds = split_bounds(options, cell)
-        sizes = [sum(int(bounds[k + 1] - bounds[k]) for k in range(i, cell.pp * cell.vpp, cell.pp)) for i in range(cell.pp)]
+        sizes = [sum(int(bounds[k + 1] - bounds[k]) for k in pieces) for pieces in cell.pieces_of_stages()]
         mixtures = sum(1 if low == high else prod(size + 1 for size in sizes) for low, high in modes)
         states = {(variant.zero, variant.inside_node) for variant in variants_of(options, cell)}
         total += len(states) * percents * mixtures

@@ -11,22 +11,27 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from solver.layout import SCHEDULE_KINDS
+
 UNIFORM, REPLICAS, STAGES = 0, 1, 2
 FAMILY_NAMES = ("uniform", "replicas", "stages")
+DUALPIPE = SCHEDULE_KINDS.index("dualpipe")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """N cells. [N, 2] arrays are per slot (the two groups of the pair; the second repeats the first when there is one).
 
-    `first_count[N, 2]`: stages of chain 0 and 1 that sit on slot 0 (the others on slot 1). `dp[N, 2]` replicas and `micro[N, 2]`
-    micro-batches per chain; `layers_first` layers on slot 0 of a `stages` cell, -1 while open. `devices[N, 2]` used per slot.
+    `schedule` by its code. `first_count[N, 2]`: stages of chain 0 and 1 that sit on slot 0 (the others on slot 1). `dp[N, 2]`
+    replicas and `micro[N, 2]` micro-batches per chain; `layers_first` layers on slot 0 of a `stages` cell, -1 while open.
+    `devices[N, 2]` used per slot.
     """
 
     family: np.ndarray
     level: np.ndarray
     group: np.ndarray
     stages: np.ndarray
+    schedule: np.ndarray
     vpp: np.ndarray
     mbs: np.ndarray
     split: np.ndarray
@@ -60,6 +65,11 @@ class Cells:
         if len(parts) == 1:
             return parts[0]
         return Cells(**{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Cells)})
+
+    @property
+    def chunks(self) -> np.ndarray:
+        """Parts of the pipeline's layers per stage: `vpp`, half of it where every layer is held twice."""
+        return np.where(self.schedule == DUALPIPE, self.vpp // 2, self.vpp)
 
     @property
     def total_dp(self) -> np.ndarray:

@@ -69,15 +69,16 @@ def side_degrees(room: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=1 << 18)
-def count_shares(one: int, two: int, micro_batches: int, multiple: int) -> int:
-    """Positive (a, b), multiples of `multiple`, with one x a + two x b = micro_batches."""
-    first, second = one * multiple, two * multiple
+def count_shares(one: int, two: int, micro_batches: int, unit: int, least: int) -> int:
+    """(a, b), multiples of `unit` and at least `least` >= 1, with one x a + two x b = micro_batches."""
+    first, second = one * unit, two * unit
     common = gcd(first, second)
-    if micro_batches % common or micro_batches < first + second:
+    if micro_batches % common:
         return 0
     first, second, total = first // common, second // common, micro_batches // common
-    # a runs over one residue class modulo `second`
+    least = -(-least // unit)
+    # a / unit runs over one residue class modulo `second`
     start = (total * pow(first, -1, second)) % second if second > 1 else 0
-    start = start or second
-    most = (total - second) // first
+    start += -(-max(0, least - start) // second) * second
+    most = (total - second * least) // first
     return 0 if start > most else (most - start) // second + 1

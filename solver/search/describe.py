@@ -23,7 +23,8 @@ def summary(layout: Layout) -> str:
     words = [groups] if groups else []
     part = first.parts[0]
     degrees = [f"{axis} {part.size(axis)}" for axis in ("tp", "cp", "ep", "etp") if part.size(axis) > 1]
-    degrees += [f"pp {layout.pp}"] + ([f"vpp {layout.vpp}"] if layout.vpp > 1 else [])
+    degrees += [f"pp {layout.pp}"] + ([f"vpp {layout.vpp}"] if layout.schedule.kind == "interleaved" else [])
+    degrees += [] if layout.schedule.kind in ("1f1b", "interleaved") else [layout.schedule.kind.replace("_", " ")]
     degrees.append(f"dp {sum(entry.size('dp') for entry in first.parts)}")
     degrees.append(f"mbs {layout.mbs}")
     words.append(", ".join(degrees))

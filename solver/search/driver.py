@@ -249,7 +249,7 @@ class Driver:
                 continue
             chosen = cells.take(mine)
             children, parent = (
-                split_shares(chosen) if family == REPLICAS else split_layers(chosen, self.model.architecture.layers)
+                split_shares(chosen, self.grid) if family == REPLICAS else split_layers(chosen, self.model.architecture.layers)
             )
             self._push(frontier, children, np.maximum(self._bounds(children), bounds[mine][parent]))
 

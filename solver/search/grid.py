@@ -12,6 +12,7 @@ from solver.cost import columns as col
 from solver.cost.operators import selective_modules
 from solver.cost.table import CostModel
 from solver.frameworks import RuleSet
+from solver.layout import SCHEDULE_KINDS, TWO_CHUNKS, Schedule
 from solver.problem import Problem
 
 MICRO_BATCH_SIZES = (1, 2, 4, 8, 16)
@@ -21,7 +22,6 @@ MOST_UNEVEN_CHUNKS = 8
 """virtual stages per rank are tried up to this number when they do not divide the layers, beyond it only when they do"""
 OFFLOAD_PERCENTS = (0, 25, 50, 75, 100)
 CP_KINDS = ("ring", "all_to_all")
-SCHEDULES = ("1f1b", "interleaved")
 EVEN, BALANCED, TIMED = 0, 1, 2
 SPLITS = ("even", "balanced", "timed")
 """equal counts; least heaviest stage by FLOPs, filled from the end; by seconds at the cell's own point, first stage full too"""
@@ -66,13 +66,20 @@ class Grid:
     splits: tuple[int, ...]
     batch: BatchRange
     schedules: tuple[str, ...]
+    ragged_interleaving: bool
     tensor_parallel_only: bool
     """every stage must be sequence parallel, so tp is at least 2"""
 
     def allows_chunks(self, vpp: int) -> bool:
-        """Whether so many virtual stages per rank are among the wanted ones; more than one means the interleaved schedule."""
-        schedule = "interleaved" if vpp > 1 else "1f1b"
-        return schedule in self.schedules and (self.vpp_allowed is None or vpp in self.vpp_allowed)
+        """Whether so many virtual stages per rank are among the wanted ones."""
+        return self.vpp_allowed is None or vpp in self.vpp_allowed
+
+    def one_chunk_schedules(self, stages: int) -> list[int]:
+        """Codes of schedules with one chunk per rank; on a single stage they do the same, so the first stands for all."""
+        if not self.allows_chunks(1):
+            return []
+        kinds = [kind for kind in SCHEDULE_KINDS if kind in self.schedules and kind not in (*TWO_CHUNKS, "interleaved")]
+        return [SCHEDULE_KINDS.index(kind) for kind in (kinds if stages > 1 else kinds[:1])]
 
 
 def option_grid(model: CostModel, rules: RuleSet) -> Grid:
@@ -104,7 +111,7 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
         ep=tuple(limits.keep("ep", ep)),
         etp=tuple(limits.keep("etp", etp)),
         mbs=tuple(limits.keep("mbs", list(MICRO_BATCH_SIZES))),
-        vpp_allowed=(1,) if not capabilities.interleaved else limits.listed("vpp"),
+        vpp_allowed=limits.listed("vpp"),
         pp_allowed=limits.listed("pp"),
         dp_allowed=limits.listed("dp"),
         sequence_parallel=tuple(flag for flag in (True, False) if limits.allows("sequence_parallel", flag))[:1] or (True,),
@@ -114,7 +121,8 @@ def option_grid(model: CostModel, rules: RuleSet) -> Grid:
         offload_percent=offload,
         splits=splits,
         batch=_batch_range(model, limits),
-        schedules=limits.words("schedule", SCHEDULES),
+        schedules=limits.words("schedule", capabilities.schedules),
+        ragged_interleaving=capabilities.ragged_interleaving,
         tensor_parallel_only=not limits.allows("sequence_parallel", False),
     )
 
@@ -195,12 +203,26 @@ def _divisors(number: int) -> list[int]:
     return [value for value in range(1, number + 1) if number % value == 0]
 
 
-def chunk_counts(layers: int, stages: int, grid: Grid) -> list[int]:
-    """Virtual stages per rank to try for a pipeline depth."""
+def pipeline_shapes(layers: int, stages: int, grid: Grid) -> list[tuple[int, int]]:
+    """(schedule code, chunks per rank) to try for a pipeline depth."""
+    shapes = [(schedule, 1) for schedule in grid.one_chunk_schedules(stages)]
     if stages == 1:
-        counts = [1]
-    else:
-        counts = [v for v in range(1, layers // stages + 1) if v <= MOST_UNEVEN_CHUNKS or layers % (stages * v) == 0]
-        if 1 not in counts:
-            counts.insert(0, 1)
-    return [v for v in counts if grid.allows_chunks(v)]
+        return shapes
+    if "interleaved" in grid.schedules:
+        counts = [v for v in range(2, layers // stages + 1) if v <= MOST_UNEVEN_CHUNKS or layers % (stages * v) == 0]
+        shapes += [(SCHEDULE_KINDS.index("interleaved"), v) for v in counts if grid.allows_chunks(v)]
+    for kind in TWO_CHUNKS:
+        room = Schedule(kind=kind).pieces(stages, 2) <= layers and (kind != "dualpipe" or stages % 2 == 0)
+        if kind in grid.schedules and room and grid.allows_chunks(2):
+            shapes.append((SCHEDULE_KINDS.index(kind), 2))
+    return shapes
+
+
+def micro_batch_demands(schedule: int, stages: int, grid: Grid) -> tuple[int, int]:
+    """(unit, least): a replica takes a multiple of `unit` micro-batches, at least `least`, under a schedule."""
+    kind = SCHEDULE_KINDS[schedule]
+    if kind == "interleaved" and not grid.ragged_interleaving:
+        return stages, stages
+    if kind == "dualpipe":
+        return 2, 2 * stages
+    return 1, 2 * stages if kind == "dualpipe_v" else 1

@@ -12,7 +12,8 @@ from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.table import CostModel
 from solver.dimensions.build import LayoutShape, PartShape, build_layout
 from solver.dimensions.ranks import RankMap
-from solver.layout import Layout
+from solver.layout import SCHEDULE_KINDS, Layout
+from solver.schedules.dispatch import pieces_of
 from solver.search.cells import Cells
 from solver.search.grid import CP_KINDS, Grid
 from solver.search.tables import TableBuilder
@@ -38,7 +39,8 @@ def layout_of(
     tables = builder.tables()
     stages, vpp = int(cell.stages[0]), int(cell.vpp[0])
     start = tables.split_start[candidate.split[0]]
-    bounds = tables.bounds[start : start + stages * vpp + 1]
+    schedule = int(cell.schedule[0])
+    bounds = tables.bounds[start : start + pieces_of(schedule, stages, vpp) + 1]
     options = _options(model, grid, builder, candidate, bounds)
     copies = builder.slot_copies(cell)[0] if variant.inside_node and variant.zero > 0 else (1, 1)
     groups = model.problem.cluster.groups
@@ -53,6 +55,7 @@ def layout_of(
             parts=_parts(cell),
             bounds=bounds,
             recompute=tuple(meaning[option] for option in options.tolist()),
+            schedule=SCHEDULE_KINDS[int(cell.schedule[0])],
             vpp=vpp,
             mbs=int(cell.mbs[0]),
             zero=variant.zero,
@@ -100,6 +103,7 @@ def _options(model: CostModel, grid: Grid, builder: TableBuilder, candidate: Can
         bounds,
         stages,
         int(candidate.vpp[0]),
+        int(candidate.schedule[0]),
         point_at,
         mesh_at,
         candidate.micro_batches[0, :chains],

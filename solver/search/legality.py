@@ -45,8 +45,10 @@ def legal_variants(
                 "ep": chosen.ep[:, slot],
                 "etp": chosen.etp[:, slot],
                 "vpp": chosen.vpp,
+                "schedule": chosen.schedule,
                 "mbs": chosen.mbs,
-                "micro_batches": np.where(open_micro, chosen.stages, chosen.micro[:, chain]),
+                # open shares are counted with what the schedule needs; a multiple of four stages suits all
+                "micro_batches": np.where(open_micro, 4 * chosen.stages, chosen.micro[:, chain]),
                 "zero": np.full(len(chosen), state.zero),
                 "sequence_parallel": ((chosen.tp[:, slot] > 1) & grid.sequence_parallel[0]).astype(np.int64),
                 "cp_kind": chosen.cp_kind,
@@ -64,5 +66,5 @@ def _written_out(rules: RuleSet, cells: Cells, layers: int) -> np.ndarray:
     """int64[cells]: the layers of every stage are given to the framework; one that takes no such list divides them itself."""
     if rules.capabilities.uneven_layers != "any":
         return np.zeros(len(cells), dtype=np.int64)
-    uneven: np.ndarray = (cells.split != EVEN) | (layers % (cells.stages * cells.vpp) > 0)
+    uneven: np.ndarray = (cells.split != EVEN) | (layers % (cells.stages * cells.chunks) > 0)
     return uneven.astype(np.int64)

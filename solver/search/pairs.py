@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
 from solver.cost.table import CostModel
 from solver.search.cells import REPLICAS, STAGES, Cells, make_cells
 from solver.search.degrees import count_shares, degree_table, nearest_rows, side_degrees
-from solver.search.grid import BALANCED, EVEN, Grid, chunk_counts
+from solver.search.grid import BALANCED, EVEN, Grid, micro_batch_demands, pipeline_shapes
 from solver.search.uniform import pipeline_depths
 
 
@@ -33,16 +34,16 @@ def _replicas(
     if grid.dp_allowed is not None:
         keep = np.isin(one + two, grid.dp_allowed)
         one, two = one[keep], two[keep]
-    chunks = chunk_counts(model.architecture.layers, stages, grid)
-    shapes = [(v, split) for v in chunks for split in grid.splits if split == EVEN or stages > 1]
+    kinds = pipeline_shapes(model.architecture.layers, stages, grid)
+    shapes = [(schedule, vpp, split) for schedule, vpp in kinds for split in grid.splits if split == EVEN or stages > 1]
     rows = int(nearest_rows(grid, np.ones(1, dtype=np.int64))[0])
     for mbs in grid.mbs:
         if rows == 0 or rows % mbs:
             continue
-        for vpp, split in shapes:
-            multiple = stages if vpp > 1 else 1
+        for schedule, vpp, split in shapes:
+            demands = micro_batch_demands(schedule, stages, grid)
             leaves = np.array(
-                [count_shares(a, b, rows // mbs, multiple) for a, b in zip(one.tolist(), two.tolist(), strict=True)]
+                [count_shares(a, b, rows // mbs, *demands) for a, b in zip(one.tolist(), two.tolist(), strict=True)]
             )
             for ep in grid.ep:
                 for etp in grid.etp:
@@ -58,6 +59,7 @@ def _replicas(
                             level=0,
                             group=np.tile(np.array(groups), (size, 1)),
                             stages=stages,
+                            schedule=schedule,
                             vpp=vpp,
                             mbs=mbs,
                             split=split,
@@ -76,16 +78,16 @@ def _replicas(
                         )
 
 
-def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
+def split_shares(cells: Cells, grid: Grid) -> tuple[Cells, np.ndarray]:
     """Children of open `replicas` cells, one per share, and the parent of each."""
     parents, micro = [], []
     for index in range(len(cells)):
         one, two = cells.dp[index]
         total = int(cells.rows[index] // cells.mbs[index])
-        multiple = int(cells.stages[index]) if cells.vpp[index] > 1 else 1
-        first = np.arange(multiple, total // one + 1, multiple)
+        unit, least = micro_batch_demands(int(cells.schedule[index]), int(cells.stages[index]), grid)
+        first = np.arange(-(-least // unit) * unit, total // one + 1, unit)
         rest = total - one * first
-        good = (rest > 0) & (rest % (two * multiple) == 0)
+        good = (rest >= two * least) & (rest % (two * unit) == 0)
         shares = np.stack([first[good], rest[good] // two], axis=1)
         micro.append(shares)
         parents.append(np.full(len(shares), index))
@@ -98,8 +100,6 @@ def split_shares(cells: Cells) -> tuple[Cells, np.ndarray]:
 
 def stage_cells(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> Iterator[Cells]:
     """First stages on `first`, the rest on `second`, equal replicas, own tp on each unless `same_degrees`; layer split open."""
-    if not grid.allows_chunks(1):
-        return
     least = min(model.networks[group].devices for group in (first, second))
     degrees = degree_table(grid, least)
     for cp in grid.cp:
@@ -124,36 +124,36 @@ def _stages(
         keep &= tp[:, 0] == tp[:, 1]
     if grid.pp_allowed is not None:
         keep &= np.isin(depth.sum(axis=1), grid.pp_allowed)
-    for ep in grid.ep:
-        for etp in grid.etp:
-            chosen = keep & ((tp * cp * dp) % (ep * etp) == 0).all(axis=1)
-            if not chosen.any():
-                continue
-            size = int(chosen.sum())
-            total = depth[chosen].sum(axis=1)
-            for cp_kind in grid.cp_kind if cp > 1 else (0,):
-                yield make_cells(
-                    size,
-                    family=STAGES,
-                    level=0,
-                    group=np.tile(np.array(groups), (size, 1)),
-                    stages=total,
-                    vpp=1,
-                    mbs=mbs,
-                    split=BALANCED,
-                    tp=tp[chosen],
-                    cp=cp,
-                    cp_kind=cp_kind,
-                    ep=ep,
-                    etp=etp,
-                    chains=1,
-                    dp=np.tile(np.array([dp, 0]), (size, 1)),
-                    micro=np.full((size, 2), rows // (dp * mbs)),
-                    first_count=np.stack([depth[chosen, 0], depth[chosen, 0]], axis=1),
-                    layers_first=-1,
-                    rows=rows,
-                    leaves=layers - total + 1,
-                )
+    for schedule, ep, etp in product(grid.one_chunk_schedules(2), grid.ep, grid.etp):
+        chosen = keep & ((tp * cp * dp) % (ep * etp) == 0).all(axis=1)
+        if not chosen.any():
+            continue
+        size = int(chosen.sum())
+        total = depth[chosen].sum(axis=1)
+        for cp_kind in grid.cp_kind if cp > 1 else (0,):
+            yield make_cells(
+                size,
+                family=STAGES,
+                level=0,
+                group=np.tile(np.array(groups), (size, 1)),
+                stages=total,
+                schedule=schedule,
+                vpp=1,
+                mbs=mbs,
+                split=BALANCED,
+                tp=tp[chosen],
+                cp=cp,
+                cp_kind=cp_kind,
+                ep=ep,
+                etp=etp,
+                chains=1,
+                dp=np.tile(np.array([dp, 0]), (size, 1)),
+                micro=np.full((size, 2), rows // (dp * mbs)),
+                first_count=np.stack([depth[chosen, 0], depth[chosen, 0]], axis=1),
+                layers_first=-1,
+                rows=rows,
+                leaves=layers - total + 1,
+            )
 
 
 def _side(grid: Grid, most: int, layers: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from solver.errors import FieldError, InvalidProblem
+from solver.layout import SCHEDULE_KINDS
 from solver.plan import ProofStep
 from solver.search.cells import FAMILY_NAMES, REPLICAS, STAGES, Cells
 from solver.search.driver import SearchState
@@ -43,6 +44,7 @@ def cell_document(cell: Cells, names: tuple[str, ...]) -> dict[str, Any]:
         "ep": int(cell.ep[0, 0]),
         "etp": int(cell.etp[0, 0]),
         "pp": int(cell.stages[0]),
+        "schedule": SCHEDULE_KINDS[int(cell.schedule[0])],
         "vpp": int(cell.vpp[0]),
         "mbs": int(cell.mbs[0]),
         "split": SPLITS[int(cell.split[0])],

@@ -16,7 +16,20 @@ from solver.search.space import Stopped
 QUICK_GAP = 0.25
 """a relaxation is a hint: its plan need not be the best, only close"""
 MOST_NODES_FACTOR = 64
-WORDS_WITH_ALTERNATIVES = ("offload_optimizer", "recompute", "zero", "mbs", "tp", "pp", "cp", "dp", "ep", "etp", "vpp")
+WORDS_WITH_ALTERNATIVES = (
+    "offload_optimizer",
+    "recompute",
+    "zero",
+    "mbs",
+    "tp",
+    "pp",
+    "cp",
+    "dp",
+    "ep",
+    "etp",
+    "vpp",
+    "schedule",
+)
 
 
 class Relaxer:
@@ -158,6 +171,8 @@ def _value_used(plan: Plan, word: str) -> Any:
         return stage.strategy.recompute.kind
     if word == "zero":
         return stage.strategy.shard.zero
+    if word == "schedule":
+        return plan.layout.schedule.kind
     if word in ("mbs", "vpp", "pp"):
         return {"mbs": plan.layout.mbs, "vpp": plan.layout.vpp, "pp": plan.layout.pp}[word]
     return stage.parts[0].size(word)

@@ -12,6 +12,7 @@ import numpy as np
 from solver.cost.table import CostModel
 from solver.errors import FieldError, InvalidProblem
 from solver.frameworks import RuleSet
+from solver.layout import SCHEDULE_KINDS
 from solver.search.cells import Cells, no_cells
 from solver.search.grid import CP_KINDS, SPLITS, Grid
 from solver.search.legality import legal_cells
@@ -175,6 +176,7 @@ def _dimensions(model: CostModel, grid: Grid, seen: _Values, pairs: list[tuple[i
         "cp": seen.of("cp"),
         "cp_kind": tuple(CP_KINDS[index] for index in grid.cp_kind),
         "pp": seen.of("stages"),
+        "schedule": tuple(SCHEDULE_KINDS[code] for code in seen.of("schedule")),
         "vpp": seen.of("vpp"),
         "dp": seen.of("total_dp"),
         "ep": seen.of("ep"),

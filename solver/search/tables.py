@@ -69,6 +69,7 @@ class TableBuilder:
         slot_mesh, cross = self._meshes(cells, zero, inside_node)
         return Candidates(
             stages=cells.stages,
+            schedule=cells.schedule,
             vpp=cells.vpp,
             chains=cells.chains,
             placement=self._placements(cells),
@@ -206,7 +207,7 @@ class TableBuilder:
             [
                 staged.astype(np.int64),
                 cells.stages,
-                cells.vpp,
+                cells.chunks,
                 cells.split,
                 np.where(staged, cells.first_count[:, 0], 0),
                 np.where(staged, cells.layers_first, 0),
@@ -236,7 +237,7 @@ class TableBuilder:
 
     def _timed_splits(self, cells: Cells) -> np.ndarray:
         """Rows of the timed cuts of cells, REPEATED where another rule gives the same cut."""
-        keys, inverse = distinct_rows(np.stack([cells.stages * cells.vpp, self.points_of(cells)[:, 0]], axis=1))
+        keys, inverse = distinct_rows(np.stack([cells.stages * cells.chunks, self.points_of(cells)[:, 0]], axis=1))
         fresh = np.array([key for key in keys.tolist() if tuple(key) not in self.timed_rows], dtype=np.int64).reshape(-1, 2)
         for count in np.unique(fresh[:, 0]).tolist():
             points = fresh[fresh[:, 0] == count, 1]
@@ -248,8 +249,8 @@ class TableBuilder:
         found: np.ndarray = np.array([self.timed_rows[tuple(key)] for key in keys.tolist()], dtype=np.int64)[inverse]
         return found
 
-    def split_bounds(self, staged: int, stages: int, vpp: int, split: int, first: int, layers_first: int) -> np.ndarray:
-        """Layers per virtual stage of one key; timed cuts come from `_timed_splits`."""
+    def split_bounds(self, staged: int, stages: int, chunks: int, split: int, first: int, layers_first: int) -> np.ndarray:
+        """Layers per part of the pipeline of one key; timed cuts come from `_timed_splits`."""
         layers = len(self.weights)
         if staged:
             if layers_first < 0:
@@ -258,8 +259,8 @@ class TableBuilder:
                 self.weights, ((first, layers_first), (stages - first, layers - layers_first)), self.head_weight
             )
         if split == EVEN:
-            return np.cumsum([0, *balanced_split(layers, stages * vpp)]).astype(np.int64)
-        return balanced_bounds(self.weights, stages * vpp, 0.0, self.head_weight)
+            return np.cumsum([0, *balanced_split(layers, stages * chunks)]).astype(np.int64)
+        return balanced_bounds(self.weights, stages * chunks, 0.0, self.head_weight)
 
     def _placements(self, cells: Cells) -> np.ndarray:
         keys = np.stack(

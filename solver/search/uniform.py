@@ -10,7 +10,7 @@ import numpy as np
 from solver.cost.table import CostModel
 from solver.search.cells import UNIFORM, Cells, make_cells
 from solver.search.degrees import Degrees, degree_table
-from solver.search.grid import EVEN, Grid, chunk_counts
+from solver.search.grid import EVEN, Grid, micro_batch_demands, pipeline_shapes
 
 
 def uniform_cells(model: CostModel, grid: Grid, group: int) -> Iterator[Cells]:
@@ -47,24 +47,29 @@ def pipeline_depths(model: CostModel, grid: Grid, most: int) -> list[int]:
 
 
 def _shaped(model: CostModel, grid: Grid, degrees: Degrees, stages: int) -> dict[str, np.ndarray] | None:
-    """(dp, mbs, micro-batches, rows, vpp, split) combinations of one pipeline depth."""
+    """(dp, mbs, micro-batches, rows, schedule, vpp, split) combinations of one pipeline depth."""
     if not len(degrees.dp):
         return None
-    chunks = chunk_counts(model.architecture.layers, stages, grid)
-    shapes = [(v, split) for v in chunks for split in grid.splits if split == EVEN or stages > 1]
-    shaped = np.array(shapes, dtype=np.int64).reshape(-1, 2)
+    shapes = [
+        (schedule, vpp, split, *micro_batch_demands(schedule, stages, grid))
+        for schedule, vpp in pipeline_shapes(model.architecture.layers, stages, grid)
+        for split in grid.splits
+        if split == EVEN or stages > 1
+    ]
+    shaped = np.array(shapes, dtype=np.int64).reshape(-1, 5)
     left = np.repeat(np.arange(len(degrees.dp)), len(shaped))
     right = np.tile(np.arange(len(shaped)), len(degrees.dp))
-    micro, vpp = degrees.micro_batches[left], shaped[right, 0]
-    keep = (vpp == 1) | (micro % stages == 0)
+    micro = degrees.micro_batches[left]
+    keep = (micro % shaped[right, 3] == 0) & (micro >= shaped[right, 4])
     left, right = left[keep], right[keep]
     return {
         "dp": degrees.dp[left],
         "mbs": degrees.mbs[left],
         "micro": degrees.micro_batches[left],
         "rows": degrees.rows[left],
-        "vpp": shaped[right, 0],
-        "split": shaped[right, 1],
+        "schedule": shaped[right, 0],
+        "vpp": shaped[right, 1],
+        "split": shaped[right, 2],
     }
 
 
@@ -140,6 +145,7 @@ def _uniform(
         level=1,
         group=np.tile(np.array(groups), (size, 1)),
         stages=stages,
+        schedule=base["schedule"],
         vpp=base["vpp"],
         mbs=base["mbs"],
         split=base["split"],

@@ -20,13 +20,18 @@ def forward_s(costs: LayerCosts, product: Product) -> np.ndarray:
 def backward_s(costs: LayerCosts, product: Product) -> np.ndarray:
     """Input gradient [m, n] x [n, k], weight gradient [n, m] x [m, k], and adding the latter to the accumulated one."""
     device, m, n, k, batch = costs.device, product.m, product.n, product.k, product.batch
-    narrow, grouped = product.narrow, product.grouped
-    seconds = device.gemm_s(m, k, n, batch, narrow=narrow, grouped=grouped)
-    seconds = seconds + device.gemm_s(n, k, m, batch, narrow=narrow, grouped=grouped)
-    seconds = seconds + device.stream_s(accumulation_bytes(costs) * n * k * batch)
-    if narrow and device.narrow:
+    seconds = device.gemm_s(m, k, n, batch, narrow=product.narrow, grouped=product.grouped)
+    seconds = seconds + weight_gradient_s(costs, product)
+    if product.narrow and device.narrow:
         seconds = seconds + _cast_s(costs, m * n * batch)
     return np.asarray(seconds)
+
+
+def weight_gradient_s(costs: LayerCosts, product: Product) -> np.ndarray:
+    """Weight gradient [n, m] x [m, k] and adding it to the accumulated one: what a schedule may put off."""
+    device, m, n, k, batch = costs.device, product.m, product.n, product.k, product.batch
+    seconds = device.gemm_s(n, k, m, batch, narrow=product.narrow, grouped=product.grouped)
+    return np.asarray(seconds + device.stream_s(accumulation_bytes(costs) * n * k * batch))
 
 
 def accumulation_bytes(costs: LayerCosts) -> float:

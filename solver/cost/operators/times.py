@@ -15,7 +15,7 @@ from solver.cost.compute import soft_maximum
 from solver.cost.operators import experts, linear, softmax
 from solver.cost.operators.context import LayerCosts, Product
 from solver.cost.operators.parts import products, stream_s
-from solver.cost.operators.products import backward_s, forward_s
+from solver.cost.operators.products import backward_s, forward_s, weight_gradient_s
 from solver.cost.operators.recompute import selective_modules, selective_s
 from solver.cost.scenarios import reach
 
@@ -56,9 +56,12 @@ def fill_times(costs: LayerCosts, kind: LayerKind, out: np.ndarray) -> None:
         direction = _pass(costs, kind, weights, slope_pair[index], base_pair[index], forward=forward)
         at_least = direction.slope * costs.least_work * costs.points.mbs
         busy = direction.device_s + direction.exposed_s + at_least
-        out[:, column] = soft_maximum(busy, floor * ratio, exponent) - at_least
+        whole = soft_maximum(busy, floor * ratio, exponent)
+        out[:, column] = whole - at_least
         out[:, column + 1] = direction.slope
         passes.append(direction)
+    # `whole` and `busy` are those of the backward: its launch floor is shared out by the seconds on the device
+    out[:, col.WEIGHT_BASE] = sum(weight_gradient_s(costs, product) for product in products(costs, kind)) * whole / busy
     one, two = passes
     out[:, col.TENSOR_FORWARD], out[:, col.TENSOR_BACKWARD] = one.tensor_s, two.tensor_s
     out[:, col.CONTEXT_FORWARD], out[:, col.CONTEXT_BACKWARD] = one.context_s, two.context_s

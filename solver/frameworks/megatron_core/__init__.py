@@ -28,7 +28,8 @@ RULES = (*grid.RULES, *vocabulary.RULES, *rows.RULES, *pipeline.RULES, *experts.
 
 CAPABILITIES = Capabilities(
     uneven_layers="any",
-    interleaved=True,
+    schedules=pipeline.SCHEDULES,
+    ragged_interleaving=False,
     per_stage_degrees=False,
     unequal_shares=False,
     per_layer_recompute="per_stage_count",

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from solver.frameworks import predicates as holds
 from solver.frameworks.facts import Facts
 from solver.frameworks.megatron_core.versions import ACCOUNT_FLAGS, MULTI_TOKEN_PREDICTION
 from solver.frameworks.predicates import always, balanced_split
 from solver.frameworks.rules import Bools, Columns, Rule
-from solver.layout import Layout
+from solver.layout import SCHEDULE_KINDS, Layout
 from solver.plan import Violation
 from solver.problem.problem import Problem
+
+
+SCHEDULES: Final = ("1f1b", "interleaved")
+
+
+def _schedule_is_known(_: Facts, columns: Columns) -> Bools:
+    return np.isin(columns["schedule"], [SCHEDULE_KINDS.index(kind) for kind in SCHEDULES])
 
 
 def _split_hint(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
@@ -73,4 +82,5 @@ RULES: Final = (
          fires=("arguments",), since=MULTI_TOKEN_PREDICTION),
     Rule("CAP-layers", "refused", ("pp", "vpp"), "{layers} layers do not fill pp {pp} x vpp {vpp} chunks",
          holds.every_chunk_has_layers),
+    Rule("CAP-schedule", "refused", ("vpp",), "schedule {schedule} is not available", _schedule_is_known),
 )  # fmt: skip
