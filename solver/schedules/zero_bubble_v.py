@@ -2,7 +2,7 @@
 
 Rank 0 holds the first and the last piece, so the first backward comes back to it at once and 2p chunks in flight (1F1B's p
 micro-batches) are enough. The step counts as the longest row, as for ZB-H2. No bubble where F = I = W and m >= 2p-1; with
-W <= min(F, I) it is (p-1) (max(F, I) - W). Fewer micro-batches run the order of 2p-1 of them with the missing ones left out.
+W <= F <= I it is (p-1)(I - W). Fewer micro-batches run the order of 2p-1 of them with the missing ones left out.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class ZeroBubbleV(VShaped):
     def closed_form_s(
         self, stages: int, vpp: int, micro_batches: int, forward_s: float, input_s: float, weight_s: float
     ) -> float | None:
-        if micro_batches < 2 * stages - 1 or weight_s > min(forward_s, input_s):
+        if micro_batches < 2 * stages - 1 or not weight_s <= forward_s <= input_s:
             return None
-        return micro_batches * (forward_s + input_s + weight_s) + (stages - 1) * (max(forward_s, input_s) - weight_s)
+        return micro_batches * (forward_s + input_s + weight_s) + (stages - 1) * (input_s - weight_s)
 
 
 SCHEDULE = ZeroBubbleV()

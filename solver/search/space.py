@@ -99,7 +99,7 @@ class _Values:
 
     def add(self, cells: Cells) -> None:
         """Note the values that occur in a block."""
-        for name in ("family", "tp", "cp", "stages", "vpp", "total_dp", "ep", "etp", "mbs"):
+        for name in ("family", "tp", "cp", "stages", "schedule", "vpp", "total_dp", "ep", "etp", "mbs"):
             self.found.setdefault(name, set()).update(np.unique(getattr(cells, name)).tolist())
 
     def of(self, name: str) -> tuple[int, ...]:

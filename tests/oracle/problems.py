@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from solver.layout import SCHEDULE_KINDS, TWO_CHUNKS
 from solver.problem import Problem, normalise, parse_problem
 from solver.search.brute import layouts_count, options_of
 
@@ -222,6 +223,9 @@ def _narrowings(rng: random.Random, document: dict[str, Any]) -> list[tuple[str,
         ("cp", rng.choice([[1], [1, 2]])),
         ("vpp", rng.choice([[1], [1, 2]])),
     ]
+    kinds = random.Random(f"schedules {document}").sample(SCHEDULE_KINDS, 3)
+    if document["framework"] == "any":
+        soft.append(("schedule", kinds))
     rng.shuffle(soft)
     hard: list[tuple[str, list[Any]]] = [
         ("mbs", [rng.choice([1, 2])]),
@@ -233,6 +237,8 @@ def _narrowings(rng: random.Random, document: dict[str, Any]) -> list[tuple[str,
         ("recompute", ["full"] if rng.random() < 0.5 else ["none"]),
         ("tp", [1]),
         ("ep", [1]),
-        ("vpp", [1]),
+        ("vpp", [1, 2] if set(kinds) & set(TWO_CHUNKS) else [1]),
     ]
+    if document["framework"] == "any":
+        hard.append(("schedule", kinds[:1]))
     return soft + hard

@@ -31,7 +31,7 @@ def problem(memory_gb: float, framework: str, pp: int) -> Problem:
         "workload": {"sequence_lengths": {"constant": 16384}, "global_batch": {"sequences": 8}},
         "cluster": {"groups": [group]},
         "framework": framework,
-        "constraints": {"fixed": {"tp": 1, "cp": 1, "pp": pp, "mbs": 1, "vpp": 1}},
+        "constraints": {"fixed": {"tp": 1, "cp": 1, "pp": pp, "mbs": 1, "vpp": 1, "schedule": "1f1b"}},
         "search": {"alternatives": 0},
     }
     return normalise(parse_problem(document))

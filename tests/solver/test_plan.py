@@ -131,7 +131,9 @@ def test_unknown_field_names_the_nearest() -> None:
         ({"zero": 4}, "/zero", "out_of_range"),
         ({"recompute": "some"}, "/recompute/kind", "unknown_name"),
         ({"recompute": {"kind": "selective", "modules": ["mlp"]}}, "/recompute/modules/0", "not_supported"),
-        ({"schedule": "dualpipe"}, "/schedule", "not_supported"),
+        ({"schedule": "zero_bubble_v", "vpp": 3, "pp": 2}, "/schedule", "conflict"),
+        ({"schedule": "dualpipe", "vpp": 1, "pp": 2}, "/schedule", "conflict"),
+        ({"schedule": "zigzag"}, "/schedule/kind", "unknown_name"),
         ({"schedule": "1f1b", "vpp": 2, "pp": 2}, "/schedule", "conflict"),
         ({"cp_kind": "hierarchical"}, "/cp_kind", "not_supported"),
         ({"offload_activations": 0.5}, "/offload_activations", "not_supported"),
@@ -148,7 +150,6 @@ def test_bad_layouts_are_refused_with_a_pointer(document: dict[str, Any], pointe
 @pytest.mark.parametrize(
     ("fields", "pointer"),
     [
-        ({"schedule": "gpipe"}, "/schedule/kind"),
         ({"equivalence": "approximate"}, "/equivalence"),
         ({"sequence_policy": "per_sequence_cp"}, "/sequence_policy"),
         ({"gradient_sync": {"kind": "parameter_server", "overlap": False}}, "/gradient_sync/kind"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from solver.balance.ledger import assemble
-from solver.layout import Layout
+from solver.layout import SCHEDULE_KINDS, Layout
 from solver.replay.arrays import Arrays
 from solver.replay.layouts import layout_document, recompute_choices
 from solver.replay.options import Options
@@ -18,18 +18,21 @@ from tests.oracle.problems import random_problem
 
 FAST, MANY = 40, 400
 LEAVES = 16
+LEAVES_OF_SCHEDULE = 4
 LAYOUTS_PER_LEAF = 3
 SLACK = 1.0 + 1e-9
 FAMILIES = {"uniform", "replicas", "stages"}
 
 
 def sampled_leaves(options: Options, rng: random.Random) -> list[Cell]:
-    """Leaves of every family, the unlike ones as often as the uniform ones."""
+    """Leaves of every family, the unlike ones as often as the uniform ones, and of every schedule."""
     cells = stated_cells(options)
     chosen = []
-    for family in FAMILIES:
-        mine = [cell for cell in cells if cell.family == family]
-        for cell in rng.sample(mine, min(LEAVES, len(mine))):
+    for word, value, most in [("family", family, LEAVES) for family in sorted(FAMILIES)] + [
+        ("schedule", kind, LEAVES_OF_SCHEDULE) for kind in SCHEDULE_KINDS
+    ]:
+        mine = [cell for cell in cells if getattr(cell, word) == value]
+        for cell in rng.sample(mine, min(most, len(mine))):
             chosen.append(rng.choice(list(leaves_of(options, cell))))
     return chosen
 
@@ -45,6 +48,7 @@ def sampled_layouts(options: Options, leaf: Cell, rng: random.Random) -> Iterato
 
 
 def check(seed: int) -> set[str]:
+    """Families and schedules that were sampled."""
     rng = random.Random(seed)
     options = options_of(random_problem(seed, most_layouts=20_000))
     leaves = sampled_leaves(options, rng)
@@ -60,7 +64,7 @@ def check(seed: int) -> set[str]:
             assert closed <= seconds * SLACK, ("closed skeleton", seed, closed / seconds, leaf)
             assert opened <= seconds * SLACK, ("open cell", seed, opened / seconds, leaf)
             assert assembled.bound_seconds() <= seconds * SLACK, ("layout", seed, assembled.bound_seconds() / seconds, leaf)
-    return {leaf.family for leaf in leaves}
+    return {leaf.family for leaf in leaves} | {leaf.schedule for leaf in leaves}
 
 
 @pytest.mark.parametrize("seed", range(1000, 1000 + FAST))
@@ -78,4 +82,4 @@ def test_no_bound_is_above_a_price_of_many_problems() -> None:
         except AssertionError as error:
             wrong.append(str(error).splitlines()[0])
     assert not wrong, (len(wrong), wrong[:10])
-    assert families == FAMILIES
+    assert families == FAMILIES | set(SCHEDULE_KINDS)

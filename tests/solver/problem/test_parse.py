@@ -189,7 +189,6 @@ def test_unlike_vendors_share_no_collectives_by_default() -> None:
         ("constraints.fixed", {"recompute": "some"}, "/constraints/fixed/recompute", "unknown_name"),
         ("constraints.fixed", {"offload_optimizer": 0.3}, "/constraints/fixed/offload_optimizer", "out_of_range"),
         ("constraints.fixed", {"offload_parameters": 1}, "/constraints/fixed/offload_parameters", "not_supported"),
-        ("constraints.fixed", {"schedule": "dualpipe"}, "/constraints/fixed/schedule", "not_supported"),
         ("constraints.fixed", {"groups": ["a100"]}, "/constraints/fixed/groups", "not_supported"),
         ("constraints.fixed", {"gbs": 63}, "/constraints/fixed/gbs", "conflict"),
         ("constraints.allowed", {"tp": [2, "x"]}, "/constraints/allowed/tp/1", "wrong_type"),

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from solver.schedules import get_schedule
 from solver.schedules.kernels import (
-    in_flight,
     interleaved_ends,
     interleaved_ends_equal,
     interleaved_warmup,
@@ -27,7 +26,7 @@ def ends_by_relaxation(kind, forward_s, backward_s, stages, vpp):
         changed = False
         for stage, program in enumerate(programs):
             clock = 0.0
-            for kind_, j, chunk in program:
+            for kind_, j, chunk, _ in program:
                 k = chunk * stages + stage
                 if kind_ == "F":
                     ready = end.get(("F", k - 1, j), 0.0)
@@ -64,7 +63,7 @@ def test_interleaved_equals_the_fixed_point(seed):
     rng = np.random.default_rng(seed)
     for _ in range(60):
         stages, vpp = int(rng.integers(1, 6)), int(rng.integers(2, 5))
-        micro_batches = stages * int(rng.integers(1, 5))
+        micro_batches = int(rng.integers(1, 5 * stages))
         forward, backward = rng.uniform(0.01, 2, (2, stages * vpp, micro_batches))
         ends = np.empty(stages)
         interleaved_ends(forward, backward, stages, vpp, ends)
@@ -87,7 +86,7 @@ def test_interleaved_shortcut_is_exact_on_2000_pipelines():
     rng = np.random.default_rng(12)
     for _ in range(2000):
         stages, vpp = int(rng.integers(1, 12)), int(rng.integers(1, 6))
-        micro_batches = stages * int(rng.integers(1, 40))
+        micro_batches = int(rng.integers(1, 40 * stages))
         forward, backward = unequal_costs(rng, stages * vpp)
         ends, full = np.empty(stages), np.empty(stages)
         interleaved_ends_equal(forward, backward, micro_batches, stages, vpp, ends)
@@ -114,13 +113,6 @@ def test_interleaving_divides_the_bubble(stages, vpp, groups, forward_s, backwar
     assert ends[0] == pytest.approx((groups * stages + (stages - 1) / vpp) * (forward_s + backward_s), rel=1e-11)
 
 
-def test_interleaved_refuses_ragged_groups():
-    with pytest.raises(ValueError, match="multiple"):
-        interleaved_ends(np.ones((4, 3)), np.ones((4, 3)), 2, 2, np.empty(2))
-    with pytest.raises(ValueError, match="multiple"):
-        interleaved_ends_equal(np.ones(4), np.ones(4), 3, 2, 2, np.empty(2))
-
-
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(1, 8), st.data())
 @settings(max_examples=100, deadline=None)
 def test_counts_agree_with_the_schedules(stages, vpp, groups, data):
@@ -133,4 +125,3 @@ def test_counts_agree_with_the_schedules(stages, vpp, groups, data):
         one_f_one_b_warmup(stage, stages, micro_batches) if vpp == 1 else interleaved_warmup(stage, stages, vpp, micro_batches)
     )
     assert first_backward == min(count + 1, micro_batches * vpp)
-    assert in_flight(stage, stages, vpp, micro_batches) == schedule.in_flight(stage, stages, vpp, micro_batches)

@@ -73,7 +73,7 @@ def test_search_and_recount_cut_alike(framework: str) -> None:
     tables = session.builder.tables()
     found: dict[tuple[Any, ...], list[int]] = {}
     for index in range(len(cells)):
-        start, parts = tables.split_start[candidates.split[index]], int(cells.stages[index] * cells.vpp[index])
+        start, parts = tables.split_start[candidates.split[index]], int(cells.stages[index] * cells.chunks[index])
         slots = (int(cells.group[index, 0]), int(cells.tp[index, 0]), int(cells.ep[index, 0]), int(cells.etp[index, 0]))
         found[(*slots, int(cells.mbs[index]), parts)] = tables.bounds[start : start + parts + 1].tolist()
     options = Options.of(session.model, get_rule_set(problem.framework.name, problem.framework.version))
@@ -82,7 +82,7 @@ def test_search_and_recount_cut_alike(framework: str) -> None:
 
 
 def recount_key(cell: Cell) -> tuple[int, ...]:
-    return (cell.groups[0], cell.tp[0], cell.ep, cell.etp, cell.mbs, cell.pp * cell.vpp)
+    return (cell.groups[0], cell.tp[0], cell.ep, cell.etp, cell.mbs, cell.pieces)
 
 
 def is_timed(cell: Cell) -> bool:
@@ -99,7 +99,7 @@ def test_a_timed_cut_of_another_rule_is_left_out() -> None:
     rows = session.builder.candidates(timed, zero=zero, inside_node=zero > 0, low=zero, high=zero).split
     tables = session.builder.tables()
     for index, row in enumerate(rows.tolist()):
-        parts = int(timed.stages[index] * timed.vpp[index])
+        parts = int(timed.stages[index] * timed.chunks[index])
         cut = tables.bounds[tables.split_start[row] : tables.split_start[row] + parts + 1]
         for rule in (EVEN, BALANCED):
             assert (cut != session.builder.split_bounds(0, parts, 1, rule, 0, 0)).any()
