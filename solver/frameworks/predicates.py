@@ -113,10 +113,12 @@ def schedule_runs(_: Facts, columns: Columns) -> Bools:
         kind = SCHEDULE_KINDS[code]
         if kind in TWO_CHUNKS:
             mine = np.flatnonzero(columns["schedule"] == code)
-            shapes = np.stack([columns[name][mine] for name in ("pp", "vpp", "micro_batches")], axis=1)
-            distinct, inverse = np.unique(shapes, axis=0, return_inverse=True)
-            runs = np.array([get_schedule(kind).refusal(*shape) is None for shape in distinct.tolist()])
-            result[mine] = runs[inverse.ravel()]
+            pp, vpp, micro = (columns[name][mine] for name in ("pp", "vpp", "micro_batches"))
+            # packed: layouts have at most 2^18 stages and chunks and 2^26 micro-batches
+            distinct, inverse = np.unique((pp << 45) | (vpp << 27) | micro, return_inverse=True)
+            shapes = [(key >> 45, (key >> 27) & 0x3FFFF, key & 0x7FFFFFF) for key in distinct.tolist()]
+            runs = np.array([get_schedule(kind).refusal(*shape) is None for shape in shapes])
+            result[mine] = runs[inverse]
     return np.asarray(result)
 
 

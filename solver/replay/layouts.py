@@ -10,7 +10,7 @@ import numpy as np
 from solver.cost.laid_out import recompute_of
 from solver.dimensions.build import LayoutShape, PartShape, build_layout
 from solver.dimensions.ranks import RankMap
-from solver.layout import Layout, Shard, ShardPlan, Stage
+from solver.layout import SCHEDULE_KINDS, Layout, Shard, ShardPlan, Stage
 from solver.replay.options import Options
 from solver.replay.space import Cell, chains_of
 from solver.replay.splits import split_bounds
@@ -57,7 +57,7 @@ def layout_document(
             parts=stage_parts(options, cell),
             bounds=split_bounds(options, cell) if bounds is None else bounds,
             recompute=tuple(recompute_of(model, int(option)) for option in recompute),
-            schedule=cell.schedule,
+            schedule=SCHEDULE_KINDS[get_schedule(cell.schedule).code],
             vpp=cell.vpp,
             mbs=cell.mbs,
             zero=zero,

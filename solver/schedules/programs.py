@@ -35,20 +35,20 @@ def operations(program: np.ndarray) -> list[Operation]:
 def ready_at(kind: int, micro_batch: int, before: int, after: int, slot: int, forwards: Floats, inputs: Floats) -> float:
     """When the input of an operation exists, `PENDING` while it does not. `before` and `after` are slots on the path, -1 none."""
     if kind == FORWARD:
-        return 0.0 if before < 0 else forwards[before, micro_batch]
+        return 0.0 if before < 0 else float(forwards[before, micro_batch])
     if kind == WEIGHT:
-        return inputs[slot, micro_batch]
-    return forwards[slot, micro_batch] if after < 0 else inputs[after, micro_batch]
+        return float(inputs[slot, micro_batch])
+    return float(forwards[slot, micro_batch] if after < 0 else inputs[after, micro_batch])
 
 
 @inlined
 def seconds_of(kind: int, slot: int, column: int, forward_s: Floats, backward_s: Floats, weight_s: Floats) -> float:
     """Duration of an operation; `backward_s` is the whole backward, `weight_s` its part for weight gradients."""
     if kind == FORWARD:
-        return forward_s[slot, column]
+        return float(forward_s[slot, column])
     if kind == BACKWARD:
-        return backward_s[slot, column]
-    return weight_s[slot, column] if kind == WEIGHT else backward_s[slot, column] - weight_s[slot, column]
+        return float(backward_s[slot, column])
+    return float(weight_s[slot, column] if kind == WEIGHT else backward_s[slot, column] - weight_s[slot, column])
 
 
 @compiled

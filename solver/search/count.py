@@ -18,7 +18,7 @@ from solver.evaluate import Evaluator
 from solver.frameworks import get_rule_set
 from solver.problem import Problem
 from solver.search.degrees import degree_table
-from solver.search.grid import EVEN, Grid, chunk_counts, option_grid
+from solver.search.grid import EVEN, Grid, micro_batch_demands, option_grid, pipeline_shapes
 from solver.search.space import group_pairs
 from solver.search.uniform import pipeline_depths
 
@@ -52,10 +52,12 @@ def uniform_count(model: CostModel, grid: Grid, group: int, enough: int) -> int:
     experts = Counter(ep * etp for ep in grid.ep for etp in grid.etp)
     total = 0
     for stages in pipeline_depths(model, grid, devices):
-        chunks = chunk_counts(model.architecture.layers, stages, grid)
         splits = sum(split == EVEN or stages > 1 for split in grid.splits)
-        plain, chunked = splits * chunks.count(1), splits * sum(v > 1 for v in chunks)
-        weight = plain + chunked * (degrees.micro_batches % stages == 0)
+        shapes = pipeline_shapes(model.architecture.layers, stages, grid)
+        demands = Counter(micro_batch_demands(schedule, stages, grid) for schedule, _ in shapes)
+        weight = np.zeros(len(degrees.dp), dtype=np.int64)
+        for (unit, least), times in demands.items():
+            weight += splits * times * ((degrees.micro_batches % unit == 0) & (degrees.micro_batches >= least))
         end = np.searchsorted(degrees.dp, devices // (replica * stages), side="right")
         total += _with_experts(weight, degrees.dp, end, replica, kinds, experts)
         if total > enough:
@@ -79,8 +81,6 @@ def _with_experts(
 
 def stage_count(model: CostModel, grid: Grid, first: int, second: int, *, same_degrees: bool) -> int:
     """Cells that `stage_cells` makes for two groups."""
-    if not grid.allows_chunks(1):
-        return 0
     devices = [model.networks[group].devices for group in (first, second)]
     layers = model.architecture.layers
 
@@ -100,7 +100,7 @@ def stage_count(model: CostModel, grid: Grid, first: int, second: int, *, same_d
             for ranks in (ep * etp for ep in grid.ep for etp in grid.etp):
                 degrees = tuple(tp for tp in grid.tp if (tp * cp * dp) % ranks == 0)
                 total += kinds * times * pairs(room[0], room[1], degrees)
-    return total
+    return total * len(grid.one_chunk_schedules(2))
 
 
 def _depth_pairs(

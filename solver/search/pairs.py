@@ -36,46 +36,44 @@ def _replicas(
         one, two = one[keep], two[keep]
     kinds = pipeline_shapes(model.architecture.layers, stages, grid)
     shapes = [(schedule, vpp, split) for schedule, vpp in kinds for split in grid.splits if split == EVEN or stages > 1]
+    schedule, vpp, split = np.repeat(np.array(shapes, dtype=np.int64).reshape(-1, 3), len(one), axis=0).T
+    pairs = list(zip(one.tolist(), two.tolist(), strict=True))
+    one, two = np.tile(one, len(shapes)), np.tile(two, len(shapes))
     rows = int(nearest_rows(grid, np.ones(1, dtype=np.int64))[0])
     for mbs in grid.mbs:
-        if rows == 0 or rows % mbs:
+        if rows == 0 or rows % mbs or not len(one):
             continue
-        for schedule, vpp, split in shapes:
-            demands = micro_batch_demands(schedule, stages, grid)
-            leaves = np.array(
-                [count_shares(a, b, rows // mbs, *demands) for a, b in zip(one.tolist(), two.tolist(), strict=True)]
-            )
-            for ep in grid.ep:
-                for etp in grid.etp:
-                    whole = (tp * cp * one) % (ep * etp) == 0
-                    whole &= ((tp * cp * two) % (ep * etp) == 0) & (leaves > 0)
-                    if not whole.any():
-                        continue
-                    for cp_kind in grid.cp_kind if cp > 1 else (0,):
-                        size = int(whole.sum())
-                        yield make_cells(
-                            size,
-                            family=REPLICAS,
-                            level=0,
-                            group=np.tile(np.array(groups), (size, 1)),
-                            stages=stages,
-                            schedule=schedule,
-                            vpp=vpp,
-                            mbs=mbs,
-                            split=split,
-                            tp=tp,
-                            cp=cp,
-                            cp_kind=cp_kind,
-                            ep=ep,
-                            etp=etp,
-                            chains=2,
-                            dp=np.stack([one[whole], two[whole]], axis=1),
-                            micro=np.zeros((size, 2), dtype=np.int64),
-                            first_count=np.tile(np.array([stages, 0]), (size, 1)),
-                            layers_first=-1,
-                            rows=rows,
-                            leaves=leaves[whole],
-                        )
+        demands = [micro_batch_demands(kind, stages, grid) for kind, _, _ in shapes]
+        counts = {demand: [count_shares(a, b, rows // mbs, *demand) for a, b in pairs] for demand in set(demands)}
+        leaves = np.array([counts[demand] for demand in demands]).ravel()
+        for ep, etp in product(grid.ep, grid.etp):
+            whole = (tp * cp * one) % (ep * etp) == 0
+            whole &= ((tp * cp * two) % (ep * etp) == 0) & (leaves > 0)
+            size = int(whole.sum())
+            for cp_kind in (grid.cp_kind if cp > 1 else (0,)) if size else ():
+                yield make_cells(
+                    size,
+                    family=REPLICAS,
+                    level=0,
+                    group=np.tile(np.array(groups), (size, 1)),
+                    stages=stages,
+                    schedule=schedule[whole],
+                    vpp=vpp[whole],
+                    mbs=mbs,
+                    split=split[whole],
+                    tp=tp,
+                    cp=cp,
+                    cp_kind=cp_kind,
+                    ep=ep,
+                    etp=etp,
+                    chains=2,
+                    dp=np.stack([one[whole], two[whole]], axis=1),
+                    micro=np.zeros((size, 2), dtype=np.int64),
+                    first_count=np.tile(np.array([stages, 0]), (size, 1)),
+                    layers_first=-1,
+                    rows=rows,
+                    leaves=leaves[whole],
+                )
 
 
 def split_shares(cells: Cells, grid: Grid) -> tuple[Cells, np.ndarray]:
@@ -124,7 +122,10 @@ def _stages(
         keep &= tp[:, 0] == tp[:, 1]
     if grid.pp_allowed is not None:
         keep &= np.isin(depth.sum(axis=1), grid.pp_allowed)
-    for schedule, ep, etp in product(grid.one_chunk_schedules(2), grid.ep, grid.etp):
+    kinds = grid.one_chunk_schedules(2)
+    schedule = np.repeat(np.array(kinds, dtype=np.int64), len(tp))
+    tp, depth, keep = np.tile(tp, (len(kinds), 1)), np.tile(depth, (len(kinds), 1)), np.tile(keep, len(kinds))
+    for ep, etp in product(grid.ep, grid.etp):
         chosen = keep & ((tp * cp * dp) % (ep * etp) == 0).all(axis=1)
         if not chosen.any():
             continue
@@ -137,7 +138,7 @@ def _stages(
                 level=0,
                 group=np.tile(np.array(groups), (size, 1)),
                 stages=total,
-                schedule=schedule,
+                schedule=schedule[chosen],
                 vpp=1,
                 mbs=mbs,
                 split=BALANCED,

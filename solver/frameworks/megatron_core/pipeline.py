@@ -16,7 +16,6 @@ from solver.layout import SCHEDULE_KINDS, Layout
 from solver.plan import Violation
 from solver.problem.problem import Problem
 
-
 SCHEDULES: Final = ("1f1b", "interleaved")
 
 
