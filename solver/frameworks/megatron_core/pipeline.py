@@ -23,6 +23,10 @@ def _schedule_is_known(_: Facts, columns: Columns) -> Bools:
     return np.isin(columns["schedule"], [SCHEDULE_KINDS.index(kind) for kind in SCHEDULES])
 
 
+def _schedule_hint(_: Facts, row: Mapping[str, int]) -> dict[str, Any]:
+    return {"schedule": ["interleaved" if row["vpp"] > 1 else "1f1b"]}
+
+
 def _split_hint(facts: Facts, row: Mapping[str, int]) -> dict[str, Any]:
     """A split that a layout string can carry, layers per (virtual) stage in pipeline order."""
     chunks = row["pp"] * row["vpp"]
@@ -81,5 +85,5 @@ RULES: Final = (
          fires=("arguments",), since=MULTI_TOKEN_PREDICTION),
     Rule("CAP-layers", "refused", ("pp", "vpp"), "{layers} layers do not fill pp {pp} x vpp {vpp} chunks",
          holds.every_chunk_has_layers),
-    Rule("CAP-schedule", "refused", ("vpp",), "schedule {schedule} is not available", _schedule_is_known),
+    Rule("CAP-schedule", "refused", ("vpp",), "schedule {schedule} is not available", _schedule_is_known, _schedule_hint),
 )  # fmt: skip

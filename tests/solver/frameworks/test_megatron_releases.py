@@ -53,6 +53,7 @@ CASES: dict[str, tuple[Problem, dict[str, Any], dict[str, Any]]] = {
     "MC51": (problem(uniform_model(8, 56, 56, 18944), nodes=7), {"tp": 28, "dp": 1}, {"tp": 4, "dp": 1}),
     "MCX-fp16": (problem(moe(8, 96, 768), workload={"precision": "fp16"}), {"ep": 2}, {"ep": 1}),
     "CAP-layers": (problem(uniform_model(4), nodes=2), {"pp": 8, "dp": 1}, {"pp": 4, "dp": 1}),
+    "CAP-schedule": (problem(uniform_model(8)), {"pp": 2, "schedule": "zero_bubble_h1"}, {"pp": 2}),
     "CAP-zero": (problem(uniform_model(8)), {"zero": 2}, {"zero": 1}),
 }  # fmt: skip
 #: MC13 and MC44 depend on the problem alone, MC52 and CAP-offload are reached by full layouts only.
