@@ -144,6 +144,7 @@ def state_memory(
     stages: int,
     zero: int,
     offload: float,
+    first: bool,
     chain: int,
     stage: int,
     memory: np.ndarray,
@@ -155,7 +156,7 @@ def state_memory(
     cut = dense * meshes[mesh, SHARD_EXCESS] / shard + expert * meshes[mesh, EXPERT_SHARD_EXCESS] / expert_shard
     single = shard * meshes[mesh, REPLICATED_RANKS] == 1.0
     memory[chain, stage, WEIGHTS] = scalars[KEPT_WEIGHT_STATE] * (cut if zero >= 3 else whole)
-    if stage == 0:
+    if first:
         frozen = points[point, FROZEN_PARAMETERS]
         memory[chain, stage, WEIGHTS] += scalars[WEIGHT_STATE] * (frozen / shard if zero >= 3 else frozen)
     memory[chain, stage, GRADIENTS] = scalars[KEPT_GRADIENT_STATE] * (cut * (1.0 - offload) if zero >= 2 else whole)
@@ -292,7 +293,8 @@ def stage_states(
     for chain in range(point_at.shape[0]):
         point, mesh = point_at[chain, stage], mesh_at[chain, stage]
         parameters = stage_parameters(kinds, points, scalars, layer_kind, bounds, stage, stages, vpp, schedule, point)
-        state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, chain, stage, memory)
+        first = holds_first(schedule, stage, stages)
+        state_memory(points, meshes, groups, scalars, parameters, point, mesh, stages, zero, offload, first, chain, stage, memory)
 
 
 @inlined

@@ -286,8 +286,7 @@ def _columns(options: Options, cell: Cell, tp: int, zero: int) -> dict[str, int]
         "sequence_parallel": int(tp > 1 and options.sequence_parallel),
         "cp_kind": CP_KINDS.index(cell.cp_kind),
         "explicit_split": int(
-            options.rules.capabilities.uneven_layers == "any"
-            and (cell.split != "even" or options.layers % cell.pieces > 0)
+            options.rules.capabilities.uneven_layers == "any" and (cell.split != "even" or options.layers % cell.pieces > 0)
         ),
         "devices": sum(devices_used(options, cell)),
         "step_rows": cell.rows,
