@@ -18,6 +18,7 @@ from solver.problem import Problem
 from solver.replay.layouts import layout_document
 from solver.replay.options import Options
 from solver.replay.space import REPLICAS, STAGES, Cell, leaves_of
+from solver.replay.splits import split_bounds
 
 TRIES_PER_LAYOUT = 4000
 Document = dict[str, Any]
@@ -146,7 +147,7 @@ def _unlike_replicas(problem: Problem, options: Options, rng: random.Random) -> 
     dp = (rng.randint(1, room[0] // pp), rng.randint(1, room[1] // pp))
     mbs, rows = rng.choice(options.mbs), options.model.scenarios.rows
     kind = rng.choice(options.cp_kinds(cp))
-    cell = Cell(REPLICAS, (0, 1), (tp, tp), cp, kind, 1, 1, pp, 1, mbs, "even", rows, dp, None)
+    cell = Cell(REPLICAS, (0, 1), (tp, tp), cp, kind, 1, 1, pp, "1f1b", 1, mbs, "even", rows, dp, None)
     shares = list(leaves_of(options, cell)) if rows % mbs == 0 else []
     if not shares:
         return None
@@ -175,6 +176,27 @@ def neighbours(problem: Problem, options: Options, layout: Layout, rng: random.R
             yield document
         if len(found) == count:
             return
+
+
+def beside_the_space(options: Options, layout: Layout) -> str | None:
+    """Why a layout of legal degrees is not in the stated space: its cut or its recompute follows none of the rules."""
+    cell = cell_of(options, layout)
+    bounds = np.cumsum([0, *(last - first + 1 for _, _, (first, last) in layout.virtual_stages())])
+    rules = ["balanced"] if cell.family == STAGES else list(dict.fromkeys(split for _, _, split in options.shapes(cell.pp)))
+    if not any(np.array_equal(bounds, split_bounds(options, replace(cell, split=rule))) for rule in rules):
+        return "its cut of the layers is none of those that are searched"
+    chosen = _options_of(options, layout)
+    pieces = [chosen[int(bounds[k]) : int(bounds[k + 1])] for k in range(cell.pieces)]
+    one_count = options.rules.capabilities.per_layer_recompute == "per_stage_count" or layout.schedule.copies > 1
+    stages = pieces if one_count else [[option for k in held for option in pieces[k]] for held in cell.pieces_of_stages()]
+    for low, high in options.modes():
+        counts = [sum(option == high for option in stage) if low != high else 0 for stage in stages]
+        longest = max(counts)
+        same = not one_count or all(count == min(longest, len(stage)) for count, stage in zip(counts, stages, strict=True))
+        first = all(stage == [high] * k + [low] * (len(stage) - k) for k, stage in zip(counts, stages, strict=True))
+        if same and first:
+            return None
+    return "its recompute is not one option on the first layers of every stage and another on the rest"
 
 
 def cell_of(options: Options, layout: Layout) -> Cell:
