@@ -86,7 +86,7 @@ def score_plus_five(runs: FileRuns, constants: Constants) -> Errors:
     return mean_errors(found)
 
 
-def file_entry(name: str, columns: Sequence[str], refits: Refits) -> dict[str, Any]:
+def file_entry(name: str, columns: Sequence[str], refits: Refits | None) -> dict[str, Any]:
     """All figures of one file."""
     runs = read_file(name)
     entry: dict[str, Any] = {"file": name, "scored_as": runs.scored_as, "rows": len(runs.scored), "beside": runs.beside}
@@ -94,7 +94,7 @@ def file_entry(name: str, columns: Sequence[str], refits: Refits) -> dict[str, A
         return entry
     if "fitted" in columns:
         entry["fitted"] = score(runs, Constants())
-    if {"left_out", "plus_five"} & set(columns):
+    if refits is not None and {"left_out", "plus_five"} & set(columns):
         constants = refits.without(name)
         if "left_out" in columns:
             entry["left_out"] = score(runs, constants)

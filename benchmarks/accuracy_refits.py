@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from benchmarks.fit.data import MEASUREMENTS, Run, listed
 from benchmarks.fit.fitting import Fitted, Problem, constants_of, fit, left_out
 from benchmarks.fit.parameters import Parameter, parameters
 from benchmarks.fit.runs import all_runs
+from solver.calibrate.parameters import UNCALIBRATED_ERROR
 from solver.catalog import devices, profiles
 from solver.validate import Constants
 from solver.versions import versions
 
+UNKNOWN = {"time_error_fraction": UNCALIBRATED_ERROR}
 KEPT = Path(__file__).resolve().parent / "results" / "accuracy.refits.json"
 
 
@@ -50,7 +52,11 @@ class Refits:
     def _refitted(self, name: str) -> Constants:
         problem, whole = self._whole
         fitted = left_out(problem, whole, name)
-        return constants_of(fitted.parameters, _without_hindsight(fitted, [run for run in problem.runs if run.file != name]))
+        left = [run for run in problem.runs if run.file != name]
+        constants = constants_of(fitted.parameters, _without_hindsight(fitted, left))
+        known = {run.case.profile for run in left}
+        profiles = {key: values if key in known else {**values, **UNKNOWN} for key, values in constants.profiles.items()}
+        return replace(constants, profiles=profiles)
 
 
 def _start(parameter: Parameter) -> float:

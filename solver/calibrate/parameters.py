@@ -27,6 +27,11 @@ DEVICE_WIDTHS = {
 }
 
 
+UNCALIBRATED_ERROR = 0.25
+"""half width of the central 90 % of a profile that no run has set"""
+LEAST_SCALE = 0.25
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """`scope` is profile or device, `owner` its name; `shipped` the value the prior sits at."""
@@ -44,9 +49,13 @@ class Parameter:
 
 
 def profile_parameters(profile: str, assumptions: Mapping[str, float]) -> list[Parameter]:
-    """The five of a profile; a constant that ships as zero has no logarithm and stays."""
+    """The five of a profile; a constant that ships as zero has no logarithm and stays.
+
+    A profile whose own error is small was set by many runs and moves less for a few more.
+    """
+    scale = min(1.0, max(LEAST_SCALE, assumptions["time_error_fraction"] / UNCALIBRATED_ERROR))
     return [
-        Parameter("profile", profile, name, assumptions[name], width)
+        Parameter("profile", profile, name, assumptions[name], width * scale)
         for name, width in PROFILE_WIDTHS.items()
         if assumptions.get(name, 0.0) > 0.0
     ]
