@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.accuracy_files import FILES, Target
 from benchmarks.accuracy_shipped import shipped_value
+from benchmarks.accuracy_text import HEAD, reason
 from benchmarks.fit.parameters import Parameter, parameters
 
 Entry = dict[str, Any]
@@ -74,17 +75,29 @@ def print_table(found: list[Entry], figures: list[Entry]) -> None:
 
 
 def print_markdown(found: list[Entry], figures: list[Entry]) -> None:
-    """The accuracy table of the README."""
+    """The accuracy section of the README."""
+    print(HEAD)
     print("| file (rows) | fitted: mean / median / p90 (signed) | left out | left out + 5 rows | beside |")
     print("| --- | --- | --- | --- | --- |")
     for entry in found:
         columns = " | ".join(_column(entry, name) for name in TITLES)
         print(f"| {entry['file']} ({entry['rows']}, {entry['scored_as']}) | {columns} | {_beside(entry['beside'])} |")
     missed = [figure for figure in figures if not figure["met"]]
-    print(f"\n{len(figures) - len(missed)} of {len(figures)} targets are met. Missed:\n")
+    print(f"\n{len(figures) - len(missed)} of {len(figures)} figures that were asked for are met. Missed:\n")
     for figure in missed:
         name = figure["id"].removeprefix("accuracy.")
-        print(f"- {name}: {figure['value']:.3g} against {figure['target']:.3g} ({figure['work']})")
+        print(f"- `{name}`: {figure['value']:.3g} against {figure['target']:.3g}. {reason(name)}")
+    counts = constant_counts()
+    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
+    print(f"\nFitted constants: {listed}. `python -m benchmarks.accuracy` prints each with its value.")
+
+
+def constant_counts() -> dict[str, int]:
+    """Fitted constants by what they count for."""
+    counts: dict[str, int] = {}
+    for parameter in parameters():
+        counts[owner(parameter)] = counts.get(owner(parameter), 0) + 1
+    return counts
 
 
 def _beside(beside: dict[str, float]) -> str:
@@ -108,12 +121,11 @@ def _beside(beside: dict[str, float]) -> str:
 def print_constants() -> None:
     """Every fitted constant with the value that ships, and how many there are of each kind."""
     print("\nfitted constants, as shipped")
-    counts: dict[str, int] = {}
+    counts = constant_counts()
     for parameter in parameters():
         value = shipped_value(parameter)
         shown = "-" if value is None else f"{value:.4g}"
         print(f"  {shown:>10}  prior {parameter.prior:<8.4g}  {owner(parameter)} {parameter.key}")
-        counts[owner(parameter)] = counts.get(owner(parameter), 0) + 1
     print("\nhow many: " + ", ".join(f"{name} {count}" for name, count in counts.items()))
     over = [name for name, count in counts.items() if count > MOST.get(name.split(" ")[0], 10)]
     print("within 10 a device kind, 5 a profile, 30 shared" if not over else f"more than allowed: {', '.join(over)}")
