@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-HEAD = """`planner validate FILE.csv` predicts published (or your own) runs and compares; `python -m benchmarks.accuracy` prints this
-table. *Fitted*: the constants that ship; of the two vTrain files only rows that were not fitted count. *Left out*: refitted
-without the file, a software profile that only this file shows taking the mean of the others. *Left out + 5 rows*: then calibrated
-on five of its rows (`planner calibrate`), scored on the rest, mean of four draws. Errors are |predicted / measured - 1|; files in
-which no row states all of its layout are scored as completed by the predicted-fastest legal values that fit. The form of the model
-was developed while looking at these files: a left-out figure is blind in constants, not in structure. Memory constants were set on
-the same readings.
+HEAD = """`planner validate FILE.csv` predicts published (or your own) runs and compares; `python -m benchmarks.accuracy` prints
+this table. *Fitted*: the constants that ship; of the two vTrain files only rows that were not fitted count. *Left
+out*: refitted without the file, a software profile that only this file shows taking the mean of the others. *Left out
++ 5 rows*: then calibrated on five of its rows (`planner calibrate`), scored on the rest, mean of four draws. Errors
+are |predicted / measured - 1|; files in which no row states all of its layout are scored as completed by the
+predicted-fastest legal values that fit. The form of the model was developed while looking at these files: a left-out
+figure is blind in constants, not in structure. Memory constants were set on the same readings.
 """
 REASONS = {
     "vtrain_multi_node.beside.tau": "39.1B at tp 2 and 4 ran slower than its neighbours by up to a third: cluster state.",
     "vtrain_multi_node": (
-        "Twenty rows carry it: 39.1B at tp 2 and tp 4, 3.6B at mbs 2 (their neighbours fit within 3 %), one row at the memory limit."
+        "Twenty rows carry it: 39.1B at tp 2 and 4, 3.6B at mbs 2 (neighbours fit within 3 %), one at the memory limit."
     ),
     "vtrain_single_node": "Half-launch-bound cells: time a layer is not monotone in the micro-batch, host jitter between ranks.",
     "torchtitan": "Rows alike in every column differ by 10 to 28 %: eager or compiled, vanilla or async TP, in the notes only.",
     "megatron_moe_modelzoo": (
-        "Layouts with and without 1F1B expert overlap differ by 12 % and no column tells; experts' rates are from microbenchmarks."
+        "Layouts with and without 1F1B expert overlap differ by 12 %, no column tells; experts' rates are microbenchmarks'."
     ),
     "megatron_bridge_moe": "Recompute and overlap recipes are unstated; rates of Blackwell and of experts are microbenchmarks'.",
     "nvidia_nemo_2024": "Recompute and tensor-overlap recipes are unstated; two releases of one layout differ by 4 %.",
