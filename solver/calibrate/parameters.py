@@ -13,7 +13,7 @@ from solver.validate.constants import Constants
 
 PROFILE_WIDTHS = {
     "launch_floor_s_per_layer": 0.6,
-    "elementwise_factor": 0.3,
+    "elementwise_factor": 0.45,
     "kernel_overhead_s": 1.2,
     "step_overhead_s": 0.8,
     "p2p_exposed_fraction": 0.5,

@@ -1,6 +1,6 @@
 """Fitting a few positive constants to a few measurements: the most probable values under normal priors of their logarithms.
 
-Residuals are `log(predicted / measured) / sigma`; large ones count less (Student weights, 4 degrees of freedom), since a run may
+Residuals are `log(predicted / measured) / sigma`; large ones count less (Student weights, 2 degrees of freedom), since a run may
 have been disturbed. Gauss-Newton with Levenberg's damping; the covariance is that of the last linearisation.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 
 STEP = 0.01
 """finite difference of a logarithm"""
-FREEDOM = 4.0
+FREEDOM = 2.0
 MOST_ITERATIONS = 30
 SETTLED = 1.0e-4
-WIDE = 6.0
+WIDE = 8.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

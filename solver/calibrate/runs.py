@@ -13,8 +13,8 @@ from solver.validate.cases import Case
 from solver.validate.constants import SHIPPED, Constants
 from solver.validate.harness import Harness
 
-SIGMA = 0.06
-"""noise of repeated runs (3 %) and what the form of the model misses"""
+SIGMA = 0.03
+"""noise of repeated runs; what the form of the model misses falls under the heavy tails"""
 LEAST_ERROR = 0.03
 MOST_ERROR = 0.9
 """beyond it the runs are not of this problem's kind at all"""
