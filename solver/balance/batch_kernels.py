@@ -6,12 +6,12 @@ import numpy as np
 
 from solver.balance.end_kernels import first_stage_ends, step_ends
 from solver.balance.price_kernels import step_bound, step_seconds
+from solver.compiling import compiled
 from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POINT_GROUP
 from solver.cost.memory_kernels import DEVICE, FITS, HOST, MEMORY_COLUMNS, SAFE, UNFIT
 from solver.cost.recompute_kernels import choose_recompute
 from solver.cost.time_kernels import operation_seconds
 from solver.schedules.dispatch import pieces_of
-from solver.schedules.kernels import compiled
 
 PRUNED = -1
 """verdict of a candidate that its bound closed before its memory was looked at"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.schedules.kernels import compiled
+from solver.compiling import compiled
 
 
 @compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled, inlined
 from solver.cost.columns import (
     EXPERT_REPLICA_LATENCY,
     EXPERT_REPLICA_SLOPE,
@@ -46,7 +47,6 @@ from solver.cost.memory_kernels import stage_parameters
 from solver.cost.time_kernels import traffic_level
 from solver.cost.twin_kernels import twin_of_previous
 from solver.schedules.dispatch import DUALPIPE, holds_first, holds_last, piece_of
-from solver.schedules.kernels import compiled, inlined
 
 
 @compiled

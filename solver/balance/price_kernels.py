@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from solver.balance.deal_kernels import deal, group_rows
+from solver.compiling import compiled
 from solver.cost.columns import LEAST_WORK, STEP_OVERHEAD
 from solver.schedules.dispatch import DUALPIPE, GPIPE, H2, INTERLEAVED, ONE_F_ONE_B, ZBV, schedule_ends
-from solver.schedules.kernels import compiled
 
 
 @compiled

@@ -9,10 +9,10 @@ import numpy as np
 
 from solver.balance.batch_kernels import place, taken_work
 from solver.balance.price_kernels import slowest_stage, step_bound
+from solver.compiling import compiled
 from solver.cost.columns import LEAST_WORK, MEAN_WORK, STEP_OVERHEAD
 from solver.cost.time_kernels import operation_seconds
 from solver.schedules.dispatch import pieces_of
-from solver.schedules.kernels import compiled
 
 
 @compiled

@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 
-from solver.schedules.kernels import compiled
+from solver.compiling import compiled
 
 LEAST_SPLIT_DEPTH = 512.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled, inlined
 from solver.cost.columns import (
     ACTIVATION,
     ALLOCATOR_FACTOR,
@@ -63,7 +64,6 @@ from solver.cost.columns import (
     WORKING_SET_FACTOR,
 )
 from solver.schedules.dispatch import holds_first, holds_last, in_flight, piece_of
-from solver.schedules.kernels import compiled, inlined
 
 # columns of one stage's memory (float64[chains, stages, MEMORY_COLUMNS])
 WEIGHTS = 0

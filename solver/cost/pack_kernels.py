@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.schedules.kernels import compiled
+from solver.compiling import compiled
 
 RAMP_TOKENS = 400.0
 """tokens by which a flash kernel's work exceeds the square of a document's length (see `solver.cost.scenarios`)"""

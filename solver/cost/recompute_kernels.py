@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled, inlined
 from solver.cost.columns import DEMAND_SAFE, HOST_LIMIT_BYTES, LIMIT_BYTES, POINT_GROUP
 from solver.cost.memory_kernels import (
     BUFFERS,
@@ -21,7 +22,6 @@ from solver.cost.memory_kernels import (
 )
 from solver.cost.twin_kernels import twin_of_previous
 from solver.schedules.dispatch import DUALPIPE, in_flight, piece_of
-from solver.schedules.kernels import compiled, inlined
 
 
 @compiled

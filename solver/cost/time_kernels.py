@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled, inlined
 from solver.cost.columns import (
     BACKWARD_BASE,
     BACKWARD_SLOPE,
@@ -46,7 +47,6 @@ from solver.cost.columns import (
 )
 from solver.cost.twin_kernels import same_layers, same_options
 from solver.schedules.dispatch import piece_of, pieces_of
-from solver.schedules.kernels import compiled, inlined
 
 
 @compiled

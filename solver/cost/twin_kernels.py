@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import inlined
 from solver.schedules.dispatch import piece_of
-from solver.schedules.kernels import inlined
 
 
 @inlined

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.schedules.kernels import compiled
+from solver.compiling import compiled
 
 BISECTIONS = 48
 FULL_SLACK = 1e-9

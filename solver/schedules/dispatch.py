@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled, inlined
 from solver.schedules import dualpipe, dualpipe_v, gpipe, interleaved, one_f_one_b, zero_bubble_h1, zero_bubble_h2, zero_bubble_v
 from solver.schedules.dualpipe import dualpipe_in_flight, dualpipe_order
 from solver.schedules.dualpipe_v import dualpipe_v_in_flight, dualpipe_v_order
 from solver.schedules.gpipe import gpipe_ends, gpipe_in_flight
 from solver.schedules.kernels import (
     Floats,
-    compiled,
-    inlined,
     interleaved_ends,
     interleaved_ends_equal,
     interleaved_in_flight,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.schedules.kernels import compiled
+from solver.compiling import compiled
 from solver.schedules.programs import BACKWARD, FORWARD, INPUT, WEIGHT, put
 
 

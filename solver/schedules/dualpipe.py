@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.compiling import compiled
 from solver.schedules import InOrder, Operation
 from solver.schedules.dual_order import dual_order
-from solver.schedules.kernels import compiled
 from solver.schedules.programs import operations
 
 CODE = 6

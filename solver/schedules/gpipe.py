@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from solver.compiling import compiled
 from solver.schedules import InOrder, Operation
-from solver.schedules.kernels import Floats, compiled
+from solver.schedules.kernels import Floats
 
 CODE = 2
 

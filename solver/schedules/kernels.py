@@ -9,28 +9,15 @@ steady steps are skipped exactly. As the map is non-expansive, increments that d
 period bound the relative error of the skipped steps by that fraction. A transient that never settles is run to its end.
 """
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from solver.compiling import compiled, inlined
+
 Floats = NDArray[np.float64]
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 PERIOD_TOLERANCE = 3e-13
 ROUNDING = 4.5e-16
-
-
-def compiled(function: Kernel) -> Kernel:
-    """`numba.njit(cache=True, error_model="numpy")` with the type of the Python function kept."""
-    return cast(Kernel, njit(cache=True, error_model="numpy")(function))
-
-
-def inlined(function: Kernel) -> Kernel:
-    """As `compiled`, written into its callers: for functions of innermost loops, whose calls cost as much as their work."""
-    return cast(Kernel, njit(cache=True, error_model="numpy", forceinline=True)(function))
 
 
 @compiled

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled, inlined
 from solver.schedules import Operation, OperationKind
-from solver.schedules.kernels import Floats, compiled, inlined
+from solver.schedules.kernels import Floats
 
 FORWARD, BACKWARD, INPUT, WEIGHT = 0, 1, 2, 3
 KINDS: tuple[OperationKind, ...] = ("F", "B", "I", "W")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from solver.compiling import compiled
 from solver.schedules import Operation
-from solver.schedules.kernels import Floats, compiled
+from solver.schedules.kernels import Floats
 
 
 def split_order(micro_batches: int, warmup: int, delay: int) -> list[Operation]:

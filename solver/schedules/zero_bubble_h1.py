@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.compiling import compiled
 from solver.schedules import InOrder, Operation
-from solver.schedules.kernels import Floats, compiled
+from solver.schedules.kernels import Floats
 from solver.schedules.split_backward import split_ends, split_order
 
 CODE = 3

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.compiling import compiled
 from solver.schedules import Operation, VShaped
-from solver.schedules.kernels import compiled
 from solver.schedules.programs import FORWARD, INPUT, WEIGHT, operations, put
 
 CODE = 5

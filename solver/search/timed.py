@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.compiling import compiled
 from solver.cost import columns as col
 from solver.dimensions.layers import first_full_bounds
-from solver.schedules.kernels import compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
