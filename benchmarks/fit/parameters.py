@@ -81,11 +81,12 @@ def _device(
     targets: tuple[str, ...], gemm: float, depth: float, memory: float, flash: float, up: float, out: float
 ) -> Iterator[Parameter]:
     yield Parameter("device", targets, "gemm_efficiency", gemm, 0.05, high=0.95)
-    yield Parameter("device", targets, "gemm_half_depth", depth, 0.4)
-    yield Parameter("device", targets, "memory_efficiency", memory, 0.08, high=0.95)
     yield Parameter("device", targets, "attention_forward_efficiency", flash, 0.1, high=0.95)
-    yield Parameter("device", targets, "scaleup_efficiency", up, 0.1, high=1.0)
-    yield Parameter("device", targets, "scaleout_efficiency", out, 0.1, high=1.0)
+    wide = HOPPER if targets == H100 else targets
+    yield Parameter("device", wide, "gemm_half_depth", depth, 0.4)
+    yield Parameter("device", wide, "memory_efficiency", memory, 0.08, high=0.95)
+    yield Parameter("device", wide, "scaleup_efficiency", up, 0.1, high=1.0)
+    yield Parameter("device", wide, "scaleout_efficiency", out, 0.1, high=1.0)
 
 
 def _profile(targets: tuple[str, ...], floor: float, stream: float, overhead: float, step: float) -> Iterator[Parameter]:

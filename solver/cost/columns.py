@@ -88,7 +88,9 @@ SYNC_FIXED = 15
 SHARD_EXCESS = 16
 """largest shard over an equal one, dense; EXPERT_SHARD_EXCESS of routed experts"""
 EXPERT_SHARD_EXCESS = 17
-MESH_COLUMNS = 18
+SHARD_LOAD = 18
+"""part of the sharding collectives' time that moves data at the innermost tier's rate: what slows compute beside them"""
+MESH_COLUMNS = 19
 
 # --- per group (group table, float64[groups, GROUP_COLUMNS]) -----------------------------------------------------------------
 CAPACITY_BYTES = 0

@@ -138,6 +138,7 @@ class CostModel:
         table[:, col.SHARD_RANKS], table[:, col.EXPERT_SHARD_RANKS] = shard, expert_shard
         table[:, col.REPLICATED_RANKS], table[:, col.EXPERT_REPLICATED_RANKS] = ranks // shard, expert_ranks // expert_shard
         table[:, col.SHARD_LATENCY], table[:, col.SHARD_SLOPE] = network.gather(shard, shape.tp)
+        table[:, col.SHARD_LOAD] = network.load(shard, shape.tp)
         table[:, col.REPLICA_LATENCY], table[:, col.REPLICA_SLOPE] = network.gather(ranks // shard, shape.tp * shard)
         stride = shape.etp * shape.ep
         table[:, col.EXPERT_SHARD_LATENCY], table[:, col.EXPERT_SHARD_SLOPE] = network.gather(expert_shard, stride)

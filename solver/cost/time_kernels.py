@@ -38,6 +38,7 @@ from solver.cost.columns import (
     RECOMPUTE_BASE,
     RECOMPUTE_SLOPE,
     SHARD_LATENCY,
+    SHARD_LOAD,
     SHARD_OVERLAP,
     SHARD_RANKS,
     SHARD_SLOPE,
@@ -81,11 +82,12 @@ def shard_seconds(
     backward = kinds[point, kind, BACKWARD_BASE] + kinds[point, kind, BACKWARD_SLOPE] * work
     scatter = latency + slope * scalars[GRADIENT_STATE]
     gather = latency + slope * scalars[WEIGHT_STATE]
+    slowdown = scalars[OVERLAP_SLOWDOWN] * meshes[mesh, SHARD_LOAD]
     if zero >= 3:
-        out[0] = hidden_by(gather, forward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
-        out[1] = hidden_by(gather + scatter, backward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
+        out[0] = hidden_by(gather, forward, scalars[SHARD_OVERLAP], slowdown)
+        out[1] = hidden_by(gather + scatter, backward, scalars[SHARD_OVERLAP], slowdown)
     else:
-        out[1] = hidden_by(scatter, backward, scalars[SHARD_OVERLAP], scalars[OVERLAP_SLOWDOWN])
+        out[1] = hidden_by(scatter, backward, scalars[SHARD_OVERLAP], slowdown)
 
 
 @inlined

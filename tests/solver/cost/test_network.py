@@ -55,3 +55,13 @@ def test_one_expert_a_token_gains_nothing_between_nodes() -> None:
     """With one copy there is nothing to send only once."""
     _, slope = one(NETWORK.exchange(*sizes(16, 1), 1.0))
     assert slope == pytest.approx(1 / 2 / 20e9 + 0.4 * 7 / 8 / 200e9)
+
+
+def test_load_of_a_gather_is_its_bytes_at_the_inner_rate() -> None:
+    """All of the time inside a node, a small part of it across nodes, nothing to slow for a single rank."""
+    assert NETWORK.load(*sizes(8, 1))[0] == pytest.approx(1.0)
+    _, slope = one(NETWORK.gather(*sizes(32, 1)))
+    assert NETWORK.load(*sizes(32, 1))[0] == pytest.approx(31 / 32 / 200e9 / slope)
+    assert NETWORK.load(*sizes(32, 1))[0] < 0.9
+    assert NETWORK.load(*sizes(8, 8))[0] == pytest.approx(0.1)
+    assert NETWORK.load(*sizes(1, 1))[0] == 1.0
