@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
+    field_serializer,
     model_serializer,
     model_validator,
 )
@@ -207,12 +208,29 @@ class Part(Record):
         return self.devices[0].group
 
 
+NO_LAYERS: Range = (0, -1)
+
+
+def _without_layers(chunks: Any) -> Any:
+    """`[]` stands for a chunk without layers, and for a stage that has only such chunks; `Layout` finds their place."""
+    if not isinstance(chunks, list | tuple):
+        return chunks
+    return [NO_LAYERS if isinstance(chunk, list | tuple) and not chunk else chunk for chunk in chunks] or [NO_LAYERS]
+
+
 class Stage(Record):
-    chunks: tuple[Range, ...] = Field(min_length=1)
+    """A chunk without layers is kept as (n, n - 1), n being the next layer of the pipeline, and written `[]`."""
+
+    chunks: Annotated[tuple[Range, ...], BeforeValidator(_without_layers)]
     holds: Annotated[tuple[Literal["embedding", "head", "mtp"], ...], OMIT] = ()
     parts: tuple[Part, ...] = Field(min_length=1)
     strategy: Strategy
     overrides: Annotated[tuple[Override, ...], OMIT] = ()
+
+    @field_serializer("chunks")
+    def _written_chunks(self, chunks: tuple[Range, ...]) -> list[list[int]]:
+        held = [[first, last] if first <= last else [] for first, last in chunks]
+        return held if any(held) else []
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -304,6 +322,35 @@ class Layout(Record):
     gradient_sync: GradientSync
     idle_devices: tuple[DeviceRange, ...] = ()
     equivalence: Literal["exact", "approximate"] = "exact"
+
+    @model_validator(mode="after")
+    def _place_chunks_without_layers(self) -> Self:
+        """Give them the number of the next layer, which keeps the ranges of a path in order."""
+        empty = any(last < first for module in self.modules for stage in module.stages for first, last in stage.chunks)
+        if not empty or len(self.modules) > 1:
+            return self
+        held = [stage.chunks * self.vpp if stage.chunks == (NO_LAYERS,) else stage.chunks for stage in self.stages]
+        if any(len(chunks) != self.vpp for chunks in held):
+            return self  # refused by the rules, which count chunks
+        places: dict[int, int] = {}
+        following = 0
+        pieces = {(c, i): self.schedule.piece(c, i, self.pp) for c in range(self.vpp) for i in range(self.pp)}
+        for (chunk, index), piece in sorted(pieces.items(), key=lambda entry: entry[1]):
+            places[piece] = following
+            following = max(following, held[index][chunk][1] + 1)
+        stages = tuple(
+            stage.model_copy(
+                update={
+                    "chunks": tuple(
+                        (places[pieces[c, i]], places[pieces[c, i]] - 1) if last < first else (first, last)
+                        for c, (first, last) in enumerate(held[i])
+                    )
+                }
+            )
+            for i, stage in enumerate(self.stages)
+        )
+        object.__setattr__(self, "modules", (self.modules[0].model_copy(update={"stages": stages}),))
+        return self
 
     @property
     def stages(self) -> tuple[Stage, ...]:

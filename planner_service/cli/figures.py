@@ -38,7 +38,7 @@ def ranges(pairs: Iterable[Sequence[int]]) -> str:
 
 def count_in(pairs: Iterable[Sequence[int]]) -> int:
     """How many numbers the ranges hold."""
-    return sum(max(0, last - first + 1) for first, last in pairs)
+    return sum(max(0, pair[-1] - pair[0] + 1) for pair in pairs if pair)
 
 
 def glyphs(out: Console) -> str:

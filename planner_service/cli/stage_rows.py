@@ -96,7 +96,7 @@ def _rows(module: Document, index: int, stage: Document) -> Iterator[StageRow]:
             module=module["module"],
             first=index,
             last=index,
-            layers=tuple((first, last) for first, last in stage["chunks"]),
+            layers=tuple((chunk[0], chunk[1]) for chunk in stage["chunks"] if chunk),
             layer_count=count_in(stage["chunks"]),
             holds="".join(f" + {what}" for what in stage.get("holds") or ()),
             devices=tuple((item["group"], item["first"], item["first"] + item["count"] - 1) for item in part["devices"]),

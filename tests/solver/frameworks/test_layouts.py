@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from solver.certify.layout import layout_findings
 from solver.dimensions.words import expand_uniform
 from solver.errors import InvalidProblem
 from solver.frameworks import get_rule_set, recomputed_per_chunk
@@ -228,3 +229,24 @@ def test_learned_positions() -> None:
     block = {"repeat": 8, "attention": softmax(32, 32), "mlp": dense(16384)}
     asked = problem(transformer(block, learned_positions=4096, mtp_layers=1))
     assert [found.rule for found in MEGATRON.violations(asked, UniformLayout())] == ["MC44"]
+
+
+@pytest.mark.parametrize(
+    ("words", "counts", "written"),
+    [
+        ({"pp": 2, "dp": 4}, [0, 8], [[], [[0, 7]]]),
+        ({"pp": 4, "dp": 2}, [4, 4, 0, 0], [[[0, 3]], [[4, 7]], [], []]),
+        ({"pp": 2, "vpp": 2, "dp": 4}, [3, 0, 5, 0], [[[0, 2], [3, 7]], []]),
+        ({"pp": 2, "vpp": 2, "dp": 4}, [0, 3, 5, 0], [[[], [3, 7]], [[0, 2], []]]),
+        ({"pp": 2, "schedule": "zero_bubble_v", "dp": 4}, [4, 4, 0, 0], [[[0, 3], []], [[4, 7], []]]),
+    ],
+)
+def test_chunks_without_layers_are_written_empty(words: dict[str, Any], counts: list[int], written: list[Any]) -> None:
+    asked = problem(MODEL)
+    layout = expand_uniform(asked, UniformLayout(**words), layers_per_chunk=counts)
+    document = layout.model_dump(mode="json")
+    assert [stage["chunks"] for stage in document["modules"][0]["stages"]] == written
+    again = parse_layout(document)
+    assert again == layout
+    assert not list(layout_findings(asked, layout))
+    assert not rules(asked, document)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 
 # Megatron-core launch script, checked against the rules of Megatron-LM 0.20.
-# Plan 1b48290ddb2d9bd3cdf2d3804250b4f8c82cd0401e849f033449c48747e4bb3b
+# Plan 7bdf9e143586439973eb6ec704239b2eb9d93c46f0ad1172efd2d097d3afa306
 #   (solver 0.1.0, cost model 1, data 2026-12)
 #
 # Derived numbers (Megatron computes them itself; they must come out the same):
