@@ -15,7 +15,7 @@ SCHEDULES = SCHEDULE_KINDS
 CP_KINDS = ("ring", "all_to_all")
 POLICIES = ("padded", "packed_static_cp")
 SYNCS = ("all_reduce", "reduce_scatter")
-SELECTIVE_MODULES = ("core_attn",)
+SELECTIVE_MODULES = ("core_attn", "layernorm", "mlp", "moe_act", "mla_up_proj", "op")
 OFFLOAD_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 HONOURED_OVERRIDES = ("layers", "recompute")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import solver
 from solver.plan import Progress, Result
 from solver.problem import Problem
 from solver.search import search
@@ -149,3 +151,16 @@ def test_relaxations_of_an_infeasible_problem_are_plans() -> None:
     for relaxation in outcome.result.infeasible.relaxations:
         assert relaxation.plan_id in outcome.plans
         assert outcome.plans[relaxation.plan_id].prediction.verdict == relaxation.verdict
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b-8-a100.yaml", "qwen3-30b-a3b-16-h100.yaml"])
+def test_every_plan_of_an_answer_can_be_evaluated_as_a_layout(name: str) -> None:
+    text = (Path(__file__).parents[3] / "examples" / name).read_text()
+    problem = solver.parse_problem(solver.load_document(text, "yaml"))
+    outcome = solver.search(problem)
+    assert len(outcome.plans) > 1
+    for plan in outcome.plans.values():
+        evaluation = solver.evaluate(outcome.problems[plan.id], plan.layout.model_dump(mode="json", by_alias=True))
+        assert evaluation.plan is not None
+        assert evaluation.plan.id == plan.id
+        assert evaluation.plan.prediction == plan.prediction
