@@ -7,7 +7,7 @@ left out   constants refitted without the file (`benchmarks.fit`). A constant of
            geometric mean of the other profiles, not a value that somebody who knew the file would choose
 +5         from there, five of the file's rows calibrate the profile (`planner calibrate`), scored on the rest; mean of four draws
 
-Refits are kept in benchmarks/results/accuracy.refits.json by file and digest of data, model and fitter, so that a run can be
+Refits are kept in build/accuracy.refits.json by file and digest of data, model and fitter, so that a run can be
 resumed. Rows and their settings: benchmarks/fit_rows.txt, benchmarks/fit/runs.py.
 """
 

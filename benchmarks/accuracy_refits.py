@@ -22,7 +22,7 @@ from solver.validate import Constants
 from solver.versions import versions
 
 UNKNOWN = {"time_error_fraction": UNCALIBRATED_ERROR}
-KEPT = Path(__file__).resolve().parent / "results" / "accuracy.refits.json"
+KEPT = Path(__file__).resolve().parents[1] / "build" / "accuracy.refits.json"
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Refits:
         kept = {} if self.fresh else _read()
         if key not in kept:
             kept = {**_read(), key: _document(self._refitted(name))}
-            KEPT.parent.mkdir(exist_ok=True)
+            KEPT.parent.mkdir(exist_ok=True, parents=True)
             KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return _constants(kept[key])
 
