@@ -32,6 +32,7 @@ MISSED: dict[str, float] = {
 
 
 @needs_runs
+@pytest.mark.ci
 @pytest.mark.parametrize("name", FILES)
 def test_figures_of_a_file(name: str) -> None:
     figures = json_entries([file_entry(name, ("fitted",), refits=None)])
