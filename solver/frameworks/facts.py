@@ -47,11 +47,11 @@ class Facts:
         return bool(self.experts)
 
     def words(self) -> dict[str, object]:
-        """Facts as they appear in messages: one size as a number, several as a list."""
+        """Facts as they appear in messages: one size as a number, several as a list, none by that word."""
         found: dict[str, object] = {}
         for entry in fields(self):
             value = getattr(self, entry.name)
-            found[entry.name] = ", ".join(str(size) for size in value) if isinstance(value, tuple) else value
+            found[entry.name] = (", ".join(map(str, value)) or "none") if isinstance(value, tuple) else value
         return found
 
 

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from solver.frameworks.facts import Facts
-from solver.frameworks.rules import Bools, Ints, Rule, complete_columns
+from solver.frameworks.rules import Bools, Ints, Rule, complete_columns, spoken
+from solver.layout import SCHEDULE_KINDS
 
 _MOST_VALUES = 8
 _FLAGS = ("sequence_parallel", "cp_kind")
 _LISTS: Mapping[str, tuple[int, ...]] = {
     "zero": (0, 1, 2, 3),
     "recompute": (0, 1, 2),
+    "schedule": tuple(range(len(SCHEDULE_KINDS))),
     "offload_optimizer_percent": (0, 25, 50, 75, 100),
 }
 _HIGHEST = 4096
@@ -31,7 +33,7 @@ def nearest_values(rule: Rule, rules: Sequence[Rule], facts: Facts, row: Mapping
         for considered in (rules, about_field, (rule,)):
             good = values[_all_ok(considered, facts, trial) & rule.ok(facts, trial)]
             if good.size:
-                found[field] = _closest(good, row[field])
+                found[field] = [spoken(field, value) for value in _closest(good, row[field])]
                 break
     if rule.hint is not None:
         found |= rule.hint(facts, row)

@@ -14,7 +14,7 @@ from solver.frameworks.facts import Facts, read_facts
 from solver.frameworks.group_checks import group_violations
 from solver.frameworks.layout_checks import layout_violations
 from solver.frameworks.nearest import nearest_values
-from solver.frameworks.rules import Bools, Capabilities, Columns, Rule, complete_columns
+from solver.frameworks.rules import Bools, Capabilities, Columns, Rule, complete_columns, spoken
 from solver.layout import SCHEDULE_KINDS, Layout, UniformLayout
 from solver.plan import Violation
 from solver.problem.problem import Problem
@@ -82,7 +82,7 @@ class RuleSet:
         self, rule: Rule, facts: Facts, columns: Columns, rows: Sequence[tuple[int, int, dict[str, int]]], at: int
     ) -> Violation:
         row = {name: int(values[at]) for name, values in columns.items()}
-        values = {name: row[name] for name in rule.fields}
+        values = {name: spoken(name, row[name]) for name in rule.fields}
         if len(rows) > 1:
             values |= {"stage": rows[at][0], "part": rows[at][1]}
         nearest = nearest_values(rule, self.rules, facts, row)

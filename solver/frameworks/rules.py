@@ -47,7 +47,18 @@ are the indices of the code tuples below.
 
 RECOMPUTE_CODES: Final = ("none", "selective", "full")
 CP_KIND_CODES: Final = ("ring", "all_to_all")
+_WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "recompute": RECOMPUTE_CODES,
+    "cp_kind": CP_KIND_CODES,
+    "schedule": SCHEDULE_KINDS,
+    "sequence_parallel": (False, True),
+}
 ONE_F_ONE_B, INTERLEAVED = (SCHEDULE_KINDS.index(kind) for kind in ("1f1b", "interleaved"))
+
+
+def spoken(column: str, code: int) -> Any:
+    """The value of a column as a layout writes it: kinds by name, flags as true or false, numbers as they are."""
+    return _WORDS[column][code] if column in _WORDS else code
 
 
 def complete_columns(columns: Mapping[str, Any], facts: Facts) -> dict[str, Ints]:

@@ -53,7 +53,8 @@ RULES = (
     ),
     Rule(
         "S04", "refused", ("tp", "etp"),
-        "tp {tp} does not divide the feed-forward sizes ({dense_ffn} {shared_ffn}) or etp {etp} those of experts ({expert_ffn})",
+        "tp {tp} does not divide the feed-forward sizes (dense {dense_ffn}, shared {shared_ffn}) "
+        "or etp {etp} those of experts ({expert_ffn})",
         holds.ffn_splits,
     ),
     Rule("S05", "refused", ("ep", "etp"), "ep {ep} does not divide the experts ({experts}); without experts ep and etp are 1",

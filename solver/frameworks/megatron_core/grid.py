@@ -72,7 +72,8 @@ RULES: Final = (
     Rule("MC43", "refused", ("tp", "cp"), _LINEAR, linear_heads_split, fires=("config",), since=LINEAR_CONTEXT_PARALLEL),
     Rule(
         "MC51", "refused", ("tp", "etp"),
-        "tp {tp} does not divide the feed-forward sizes ({dense_ffn} {shared_ffn}) or etp {etp} those of experts ({expert_ffn})",
+        "tp {tp} does not divide the feed-forward sizes (dense {dense_ffn}, shared {shared_ffn}) "
+        "or etp {etp} those of experts ({expert_ffn})",
         holds.ffn_splits, fires=("build",),
     ),
     Rule(

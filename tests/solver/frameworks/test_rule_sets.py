@@ -10,7 +10,8 @@ import pytest
 from solver.errors import InvalidProblem
 from solver.frameworks import framework_names, get_rule_set, read_facts
 from solver.frameworks.nearest import nearest_values
-from solver.frameworks.rules import complete_columns
+from solver.frameworks.rules import CP_KIND_CODES, RECOMPUTE_CODES, complete_columns
+from solver.layout import SCHEDULE_KINDS
 from solver.problem import Problem
 from tests.solver.frameworks.problems import problem, qwen2_5_7b, qwen3_30b_a3b, uniform_model
 
@@ -65,6 +66,10 @@ def test_arrays_agree_with_single_layouts(name: str, number: int) -> None:
     assert together[:300].tolist() == alone
 
 
+#: Columns whose values are answered by name.
+_KINDS = {"cp_kind": CP_KIND_CODES, "recompute": RECOMPUTE_CODES, "schedule": SCHEDULE_KINDS}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_nearest_values_obey_the_rule(name: str) -> None:
     rule_set = get_rule_set(name)
@@ -78,7 +83,8 @@ def test_nearest_values_obey_the_rule(name: str) -> None:
                     continue
                 for field, values in nearest_values(rule, rule_set.rules, facts, row).items():
                     for value in values if field in row and isinstance(values, list) else ():
-                        trial = {other: kept for other, kept in row.items() if other != "step_rows"} | {field: value}
+                        number = _KINDS[field].index(value) if isinstance(value, str) else int(value)
+                        trial = {other: kept for other, kept in row.items() if other != "step_rows"} | {field: number}
                         assert rule.ok(facts, complete_columns(trial, facts))[0], (rule.id, field, value)
 
 

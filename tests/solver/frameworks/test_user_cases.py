@@ -119,3 +119,19 @@ def test_zero_and_offload_are_limited() -> None:
     assert set(broken(asked, zero=0, offload_optimizer=0.5)) == {"MC32"}
     assert broken(asked, zero=1, offload_optimizer=0.5) == {}
     assert ANY.violations(asked, UniformLayout(zero=3)) == ()
+
+
+def test_answers_are_in_the_words_of_layouts() -> None:
+    """Kinds and flags by name and as true or false, in the broken values and in the nearest legal ones."""
+    found = broken(problem(uniform_model(32, 32, 8), nodes=2), tp=4, cp=4, cp_kind="all_to_all")["MC39"]
+    assert found.values == {"cp": 4, "tp": 4, "cp_kind": "all_to_all"}
+    assert found.nearest["cp_kind"] == ["ring"]
+    found = broken(problem(qwen3_30b_a3b()), tp=2, ep=4, sequence_parallel=False)["MC23"]
+    assert found.values == {"sequence_parallel": False, "tp": 2}
+    assert found.nearest["sequence_parallel"] == [True]
+
+
+def test_sizes_that_a_model_has_not_are_called_none() -> None:
+    """A dense model has no experts; the message says so instead of leaving a hole."""
+    message = broken(problem(qwen2_5_7b(), nodes=7), tp=7, dp=1)["MC51"].message
+    assert message == "tp 7 does not divide the feed-forward sizes (dense 18944, shared none) or etp 1 those of experts (none)"
