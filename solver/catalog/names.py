@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 
 
@@ -20,6 +21,11 @@ class UnknownName(LookupError):
         super().__init__(text)
 
 
+def _folded(name: str) -> str:
+    """Lower case without spaces, hyphens and underscores: people write RTX 4090, rtx-4090 and RTX_4090."""
+    return re.sub(r"[\s_-]+", "", name).lower()
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, if any is alike."""
     by_folded = {k.lower(): k for k in known}
@@ -28,11 +34,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def find_name(what: str, name: str, aliases: Mapping[str, tuple[str, ...]]) -> str:
-    """The entry called `name` exactly, or the only one with it as name or alias in any case."""
+    """The entry called `name` exactly, or the only one with it as name or alias in any case and with any separators."""
     if name in aliases:
         return name
-    folded = name.lower()
-    hits = tuple(sorted(n for n, more in aliases.items() if folded in {n.lower(), *(a.lower() for a in more)}))
+    folded = _folded(name)
+    hits = tuple(sorted(n for n, more in aliases.items() if folded in map(_folded, (n, *more))))
     if len(hits) == 1:
         return hits[0]
     raise UnknownName(what, name, hits or tuple(sorted(aliases)), ambiguous=bool(hits))

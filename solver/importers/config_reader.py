@@ -61,9 +61,12 @@ class ConfigReader:
             raise InvalidProblem(self.errors)
 
     # ----------------------------------------------------------------------------------------------------------- defaults
-    def assume(self, key: str, value: Any) -> None:
-        """Note that `key` is not in the config, or null, and what was taken instead."""
-        self._assumed.setdefault(key, value if isinstance(value, str) else str(value).lower())
+    def assume(self, key: str, value: Any, *, instead: bool = False) -> None:
+        """Note that `key` is not in the config, or null, and what was taken: the first that says so, unless `instead`."""
+        taken = value if isinstance(value, str) else str(value).lower()
+        if instead:
+            self._assumed[key] = taken
+        self._assumed.setdefault(key, taken)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

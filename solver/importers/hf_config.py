@@ -96,7 +96,7 @@ def _ends_of_parent(reader: ConfigReader, inner: ConfigReader, language: dict[st
         language["tied_embeddings"] = reader.flag("tie_word_embeddings", False)
     elif "tied" in parent and not inner.given("tie_word_embeddings"):
         language["tied_embeddings"] = parent["tied"]
-        reader.assume("tie_word_embeddings", parent["tied"])
+        reader.assume("tie_word_embeddings", parent["tied"], instead=True)
     for key, taken in (("tie_word_embeddings", language["tied_embeddings"]), ("vocab_size", language["vocab_size"])):
         other = next((r.config[key] for r in (reader, inner) if r.given(key) and r.config[key] != taken), None)
         if other is not None:

@@ -59,6 +59,8 @@ _FOREIGN: Final = {
     "mamba_d_ssm": "attention and a recurrence in one layer",
     "block_types": "recurrent blocks of another kind",
     "hc_mult": "hyper-connections",
+    "parallel_attn_mlp_res": "a dense feed-forward beside the experts",
+    "type_vocab_size": "segment embeddings of an encoder",
     "num_loops": "looped layers",
 }
 

@@ -56,6 +56,8 @@ def read_idx(source: Source, wish: Wish, gathered: Gathered) -> None:
         refuse("invalid", "not a Megatron index: the magic bytes are wrong")
     _check_offsets(source, index, gathered)
     if index.boundaries == index.sequences + 1:
+        for _ in _boundaries(source, index):  # increasing from 0 to the last: every document is one sequence
+            pass
         for first, lengths in _lengths(source, index):
             gathered.table.add(checked(lengths, first + 1, "sequence"))
     else:

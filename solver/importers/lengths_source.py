@@ -5,6 +5,7 @@ Refusals say where (row, line or byte) and what is allowed; they never repeat wh
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -88,10 +89,12 @@ class Source:
             if len(rest) > MAX_LINE_BYTES:
                 refuse("too_large", f"line {number + len(lines)}: more than {MAX_LINE_BYTES} bytes")
             if lines:
+                if number == 1:
+                    lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
                 yield number, lines
                 number += len(lines)
         if rest:
-            yield number, [rest]
+            yield number, [rest.removeprefix(codecs.BOM_UTF8) if number == 1 else rest]
 
 
 def _unpacked(unpacked: gzip.GzipFile) -> bytes:

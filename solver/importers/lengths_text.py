@@ -22,6 +22,8 @@ _COUNT_NAMES: Final = ("count", "counts", "number", "documents", "frequency", "n
 _LOW_NAMES: Final = ("lo", "low", "lower", "from", "start")
 _HIGH_NAMES: Final = ("hi", "high", "upper", "to", "end")
 _RANGE_NAMES: Final = ("range", "bin", "bucket")
+#: What a heading calls a column: at most three words.
+_COLUMN: Final = re.compile(r"[\w.%()#/-]{1,40}(?: [\w.%()#/-]{1,40}){0,2}|")
 _RANGE: Final = re.compile(r"[\[(]?\s*(\d{1,19})\s*[,;:-]\s*(\d{1,19})\s*[\])]?")
 
 
@@ -39,7 +41,7 @@ def read_lines(source: Source, wish: Wish, gathered: Gathered) -> None:
 
 def _numbers(lines: list[bytes]) -> np.ndarray | None:
     """The lines as int64 [n], or None when one of them is not a whole number."""
-    if max(map(len, lines)) > _MAX_NUMBER_BYTES:
+    if max(map(len, lines)) > _MAX_NUMBER_BYTES or any(b"\0" in line for line in lines):  # numpy drops trailing zero bytes
         return None
     try:
         numbers: np.ndarray = np.array(lines).astype(np.int64)
@@ -127,7 +129,7 @@ def _named(cells: list[str], wish: Wish) -> _Layout:
     layout = _Layout(find(LENGTH_NAMES), find(_COUNT_NAMES), find(_LOW_NAMES), find(_HIGH_NAMES), find(_RANGE_NAMES))
     if wish.column is not None:
         if wish.column.lower() not in names:
-            refuse("unknown_name", "the heading has no such column", tuple(cells))
+            refuse("unknown_name", "the heading has no such column", tuple(cells) if all(map(_COLUMN.fullmatch, cells)) else None)
         return _Layout(length=names.index(wish.column.lower()), count=layout.count)
     if layout.length is None and layout.count is not None and layout.low is not None and layout.high is not None:
         return layout
@@ -136,7 +138,8 @@ def _named(cells: list[str], wish: Wish) -> _Layout:
     if layout.length is None and len(cells) == 1:
         return _Layout(length=0)
     if layout.length is None:
-        refuse("missing", "no column is called a length; name one as `column`", tuple(cells))
+        shown = tuple(cells) if all(map(_COLUMN.fullmatch, cells)) else None  # a line of prose is not a heading
+        refuse("missing", "no column is called a length; name one as `column`", shown)
     return layout
 
 

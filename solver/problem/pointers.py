@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from solver.catalog.names import nearest
 from solver.errors import FIELD_CODES, FieldError
+from solver.problem.spec import SMALLEST
 
 Path = tuple[str | int, ...]
 
@@ -92,6 +93,10 @@ def _field_error(item: Any, path: Path, candidates: tuple[Any, ...]) -> FieldErr
         message = f"must be one of: {', '.join(map(str, allowed))}" + (
             _suggestion(value, allowed) if isinstance(value, str) else ""
         )
+    elif kind == "greater_than_equal" and context.get("ge") == SMALLEST:
+        message = "must be above 0"
+    elif code == "too_large" and isinstance(value, str):
+        message = f"at most {context.get('max_length')} characters"
     elif code == "wrong_type" and kind != "wrong_type":
         message = _type_message(kind, message)
     return FieldError(pointer(path), code, message, None if not isinstance(allowed, list) else tuple(allowed))
@@ -113,7 +118,9 @@ def _suggestion(name: str, known: list[str]) -> str:
 def _candidates(root: type[BaseModel], location: Path) -> tuple[Any, ...]:
     """The types that the location may have: models for objects, Literals for closed sets."""
     here: tuple[Any, ...] = (root,)
-    for part in location:
+    for position, part in enumerate(location):
+        if location[position + 1 :] == ("[key]",):
+            return tuple(found for kind in here if get_origin(kind) is dict for found in _flatten(get_args(kind)[0]))
         step = tuple(found for kind in here for found in _step(kind, part))
         if not step:
             return here

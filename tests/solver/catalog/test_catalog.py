@@ -84,6 +84,21 @@ def test_a_device_of_ones_own_is_given_inline() -> None:
         parse_problem(small(**{"cluster.groups.0.device": own, "workload.precision": "fp16"}))
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("memory_bytes", 0, "must be above 0"),
+        ("name", "x" * 201, "at most 200 characters"),
+        ("peak_flops_per_s", {"bfloat16": 1e15}, "must be one of: .*bf16.*; did you mean 'bf16'"),
+    ],
+)
+def test_what_is_wrong_with_a_device_of_ones_own(field: str, value: object, words: str) -> None:
+    """In words that say what is allowed."""
+    own = {"name": "mine", "vendor": "me", "peak_flops_per_s": {"bf16": 1e15}, "memory_bytes": 1e11, "memory_bytes_per_s": 2e12}
+    with pytest.raises(InvalidProblem, match=words):
+        parse_problem(small(**{"cluster.groups.0.device": own | {field: value}}))
+
+
 @pytest.mark.parametrize("name", sorted(catalog.devices()))
 def test_device_content_is_a_device(name: str) -> None:
     """The content is the inline form of a device, all rates given, and a group of it parses."""
@@ -194,9 +209,16 @@ def test_profile_values_have_sources_and_pass_the_checks(name: str) -> None:
     ],
 )
 def test_aliases(alias: str, name: str) -> None:
-    """In any case of letters."""
+    """In any case of letters and with any separators."""
     assert catalog.find_device(alias).name == name
     assert catalog.find_device(alias.upper()).name == name
+    for separator in ("_", " ", ""):
+        assert catalog.find_device(f" {alias} ".replace("-", separator).replace(" ", separator)).name == name
+
+
+def test_separators_of_presets_are_free() -> None:
+    """As the publisher writes it, or not."""
+    assert catalog.find_model("Llama3.1 8B").name == "llama-3.1-8b"
 
 
 #: Aliases that name several devices on purpose: they are refused with the candidates.

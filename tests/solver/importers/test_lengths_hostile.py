@@ -93,6 +93,8 @@ def refusal(raw: bytes, name: str, **wish: object) -> tuple[str, str]:
         ("a.idx", mmap_idx([5, -4, 3]), "out_of_range", "sequence 2"),
         ("a.idx", mmap_idx(GOOD, ends=[2, 2, 5]), "invalid", "boundaries"),
         ("a.idx", mmap_idx(GOOD, ends=[2, 4]), "invalid", "last sequence"),
+        ("a.idx", mmap_idx(GOOD, ends=[3, 2, 3, 4, 5]), "invalid", "increase"),
+        ("a.txt", b"5\n6\0\n", "wrong_type", "line 2"),
         ("a.idx", plain_idx(GOOD, code=4, element_bytes=2), "invalid", "element size"),
         ("a.idx", plain_idx(GOOD)[:-8], "invalid", "asks for"),
         ("a.parquet", b"not parquet", "invalid", "magic"),
@@ -187,3 +189,21 @@ def test_damaged_bytes_never_end_in_a_traceback() -> None:
             except InvalidProblem:
                 outcomes.add("refused")
     assert outcomes == {"read", "refused"}
+
+
+def test_prose_is_not_a_list_of_columns() -> None:
+    """A sentence with a comma in a file of another ending is not shown as the names to choose from."""
+    raw = b"This letter is private, and so is all that follows, dear reader of my files.\nYours\n"
+    for name, wish in (("a.md", {}), ("a.csv", {"column": "length"})):
+        with pytest.raises(InvalidProblem) as caught:
+            read(raw, name, **wish)
+        assert "private" not in str(caught.value.errors)
+    with pytest.raises(InvalidProblem) as caught:
+        read(b"name,size (MB),share of all\n1,2,3\n", "a.csv")
+    assert caught.value.errors[0].allowed == ("name", "size (MB)", "share of all")
+
+
+def test_byte_order_mark_is_passed_over() -> None:
+    """As Windows editors write it."""
+    for raw in (b"\xef\xbb\xbf5\n6\n", b"\xef\xbb\xbf5"):
+        assert read(raw, "a.txt").sequence_lengths["counts"][0] == [5, 1]

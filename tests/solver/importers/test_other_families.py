@@ -114,8 +114,19 @@ def test_published_sizes(name: str) -> None:
             "/text_config/cross_attention_layers",
         ),
         ({"model_type": "t5", "is_encoder_decoder": True}, "/is_encoder_decoder"),
+        ({"model_type": "arctic", "hidden_size": 64, "parallel_attn_mlp_res": True}, "/parallel_attn_mlp_res"),
+        ({"model_type": "bert", "hidden_size": 64, "type_vocab_size": 2}, "/type_vocab_size"),
     ],
 )
 def test_what_cannot_be_expressed_is_refused_by_its_key(config: dict[str, Any], pointer: str) -> None:
     """Shared weights, alternating updates, sparse indices, layers of widths of their own ..."""
     assert (pointer, "not_supported") in refused(config)
+
+
+def test_the_default_that_counts_is_the_one_told() -> None:
+    """Tied by the class of the whole config, where the class of the language model alone would not tie."""
+    config = json.loads(json.dumps(FAMILIES["mistral-small-3.1-24b"]["config"]))
+    del config["tie_word_embeddings"]
+    imported = import_hf_config(config)
+    assert imported.model["modules"][1]["transformer"]["tied_embeddings"]
+    assert "tie_word_embeddings = true" in imported.warnings[0]
