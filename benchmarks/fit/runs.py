@@ -1,4 +1,4 @@
-"""All measured runs with their blanks filled, as the fit uses them."""
+"""All measured runs with their blanks (and the share of recomputed blocks) filled, as the fit uses them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from benchmarks.fit.data import NEVER, Run, files, rows_of, run_of
 from solver.validate import Constants, Row
+from solver.validate.layouts import BLOCKS
 from solver.validate.predict import Predicted, predict
 
 STATED = {"narayanan_sc21": {"vpp": 1}}
@@ -19,7 +20,7 @@ RELEASES = {"megatron_bridge_moe": ("release 26.06;", "release 26.08;")}
 
 
 def all_runs(constants: Constants | None = None) -> list[Run]:
-    """Runs of every file that is fitted; rows with open cells as the predicted-fastest legal values that fit."""
+    """Runs of every file that is fitted; rows with open cells, and shares of recomputed blocks, as validation has them."""
     found: list[Run] = []
     for file in files():
         if file in NEVER:
@@ -27,7 +28,7 @@ def all_runs(constants: Constants | None = None) -> list[Run]:
         rows = [row for row in rows_of(file) if _compared(file, row)]
         stated = [replace(row, **STATED.get(file, {})) for row in rows]
         filled: dict[str, Row] = {}
-        if any(_open(row) for row in stated):
+        if any(_open(row) or row.recompute == BLOCKS for row in stated):
             for row, prediction in zip(stated, predict(stated, constants or Constants()), strict=True):
                 if isinstance(prediction, Predicted):
                     filled[str(row.row_id)] = prediction.row

@@ -63,7 +63,7 @@ def case_of(row: Row, parsed: dict[str, Problem] | None = None, profile: str | N
         problem = _parsed(document, {} if parsed is None else parsed)
         layout = legal_layout(problem, row, use, [group["name"] for group in machine.groups], notes)
     except InvalidProblem as error:
-        raise Refused("; ".join(item.message for item in error.errors)) from error
+        raise Refused(str(error)) from error
     return Case(
         row=published,
         document=document,

@@ -39,7 +39,7 @@ def memory_of(assembled: Assembled) -> Memory:
 
 def measured_bytes(row: Row) -> float | None:
     """The reading of a run that ended well (readings of failed runs precede the failure)."""
-    if row.peak_mem_gb is None or row.status not in (None, "ok"):
+    if not row.peak_mem_gb or row.status not in (None, "ok"):
         return None
     return row.peak_mem_gb * (GIB if "gib" in (row.mem_kind or "").lower() else GB)
 

@@ -90,8 +90,9 @@ def row_document(row: Row, prediction: Predicted | str) -> dict[str, Any]:
 
 def comparison(row: Row, prediction: Predicted | str) -> Comparison:
     """Measured beside predicted."""
+    doubts = () if row.doubt is None else (row.doubt,)
     if isinstance(prediction, str):
-        return Comparison(measured_step(row).step_s, None, measured_bytes(row), None, ())
+        return Comparison(measured_step(row).step_s, None, measured_bytes(row), None, doubts)
     measured = measured_step(_timed(row, prediction)).step_s
     reading = measured_bytes(row)
     return Comparison(
@@ -99,7 +100,7 @@ def comparison(row: Row, prediction: Predicted | str) -> Comparison:
         time_error_fraction=None if measured is None else prediction.step_s / measured - 1.0,
         measured_memory_bytes=reading,
         predicted_memory_bytes=None if reading is None else as_read(row, prediction.memory),
-        notes=prediction.notes,
+        notes=(*prediction.notes, *doubts),
     )
 
 

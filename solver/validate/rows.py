@@ -7,6 +7,8 @@ too, so that everything behind this module sees one meaning per cell.
 from __future__ import annotations
 
 import csv
+import io
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -85,9 +87,13 @@ class Row:
     notes: str | None = None
     fault: str | None = None
     """cells that are not what their columns hold"""
+    doubt: str | None = None
+    """measured cells that are no measurement and count as blank: no prediction may hang on them"""
 
 
-COLUMNS = tuple(field.name for field in fields(Row) if field.name != "fault")
+COLUMNS = tuple(field.name for field in fields(Row) if field.name not in ("fault", "doubt"))
+DEGREES = ("gpus", "tp", "pp", "dp", "cp", "ep", "vpp", "mbs", "gbs")
+"""whole numbers of which there is at least one"""
 _KINDS = {field.name: str(field.type).split(" ")[0] for field in fields(Row)}
 
 
@@ -95,13 +101,13 @@ def parse_rows(text: str, overrides: Mapping[str, str] | None = None) -> list[Ro
     """The rows of a CSV document; `overrides` replace whole columns (an empty value blanks one).
 
     Raises InvalidProblem for columns that are missing or unknown; a row with cells that are not what their columns hold has a
-    `fault`.
+    `fault`, or a `doubt` when they are measured ones.
     """
     replaced = dict(overrides or {})
     unknown = [name for name in replaced if name not in COLUMNS]
     if unknown:
         raise InvalidProblem(tuple(FieldError(f"/{name}", "unknown_field", f"no column {name!r}", COLUMNS) for name in unknown))
-    reader = csv.DictReader(text.splitlines())
+    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
     missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
     if missing:
         message = "the header lacks this column"
@@ -111,27 +117,26 @@ def parse_rows(text: str, overrides: Mapping[str, str] | None = None) -> list[Ro
 
 def _typed(cells: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"row_id": ""}
-    faults = []
+    faults, doubts = [], []
     for name in COLUMNS:
         text = str(cells.get(name) or "").strip()
         if text in BLANK:
             continue
         try:
-            values[name] = _cell(text, _KINDS[name])
+            values[name] = _cell(text, _KINDS[name], 1 if name in DEGREES else 0)
         except ValueError:
-            faults.append(f"{name} {text[:80]!r} is not a number of this column")
-    return {**values, "fault": "; ".join(faults) or None}
+            found = doubts if name in MEASURED else faults
+            found.append(f"{name} {text[:80]!r} is not a number of this column")
+    return {**values, "fault": "; ".join(faults) or None, "doubt": "; ".join(doubts) or None}
 
 
-def _cell(text: str, kind: str) -> Any:
+def _cell(text: str, kind: str, least: int) -> Any:
     if kind == "str":
         return text
-    if kind == "float":
-        return float(text)
     value = float(text)
-    if not value.is_integer() or value < 0:
+    if not math.isfinite(value) or value < least or (kind == "int" and not value.is_integer()):
         raise ValueError(text)
-    return int(value)
+    return int(value) if kind == "int" else value
 
 
 def filled(row: Row) -> Row:
@@ -152,7 +157,7 @@ def filled(row: Row) -> Row:
 
 def without_measurements(row: Row) -> Row:
     """The row as a prediction sees it."""
-    hidden: dict[str, Any] = dict.fromkeys((*MEASURED, "source_id", "notes"))
+    hidden: dict[str, Any] = dict.fromkeys((*MEASURED, "doubt", "source_id", "notes"))
     return replace(row, row_id="", **hidden)
 
 

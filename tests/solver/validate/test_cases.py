@@ -50,8 +50,23 @@ def test_columns_are_overridden_and_blanked() -> None:
 
 
 def test_cells_of_another_kind_are_named() -> None:
-    rows = parse_rows(samples.document({"tp": "two"}, {"gbs": "1.5"}, samples.DENSE))
-    assert ["tp" in (rows[0].fault or ""), "gbs" in (rows[1].fault or ""), rows[2].fault] == [True, True, None]
+    rows = parse_rows(samples.document({"tp": "two"}, {"gbs": "1.5"}, {"pp": "0"}, {"params_b": "nan"}, samples.DENSE))
+    assert [(row.fault or "").split(" ")[0] for row in rows] == ["tp", "gbs", "pp", "params_b", ""]
+
+
+@pytest.mark.parametrize("text", ["nan", "-1", "inf", "about 3"])
+def test_measured_cells_that_are_no_measurement_count_as_blank(text: str) -> None:
+    bad = {"step_time_s": text, "tokens_s_gpu": text, "tflops_gpu": text, "peak_mem_gb": text}
+    (row,) = parse_rows(samples.document(bad))
+    assert (row.fault, row.step_time_s, row.peak_mem_gb) == (None, None, None)
+    assert all(name in (row.doubt or "") for name in bad)
+    assert case_of(row).document == cases(samples.DENSE)[0].document
+
+
+def test_documents_of_other_programs_are_read() -> None:
+    text = samples.document({"notes": "one\u2028two\x0cthree"}, samples.DENSE)
+    rows = parse_rows("\ufeff" + text.replace("\n", "\r\n"))
+    assert [row.row_id for row in rows] == ["row-0", "row-1"]
 
 
 @pytest.mark.parametrize(

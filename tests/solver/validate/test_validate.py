@@ -54,6 +54,14 @@ def test_predictions_do_not_read_what_was_measured() -> None:
     assert [row["measured_kind"] for row in seen][6:9] == ["tokens_s_gpu", "tflops_gpu", None]
 
 
+def test_measurements_of_nothing_are_not_compared() -> None:
+    rows = ({"step_time_s": "0", "peak_mem_gb": "0"}, {"step_time_s": "nan", "tokens_s_gpu": "inf"})
+    report = validate([("a", samples.document(*rows))])
+    assert (report.files[0]["step_time"], report.files[0]["memory"]) == (None, [])
+    assert "tokens_s_gpu" in report.comparisons[1].notes[-1]
+    json.dumps(report.document(), allow_nan=False)
+
+
 def test_out_of_memory_is_called() -> None:
     entry = validate([("a", samples.document(samples.DENSE, samples.OUT_OF_MEMORY))]).files[0]["verdict"]
     assert (entry["precision"], entry["recall"], entry["f1"]) == (1.0, 1.0, 1.0)
