@@ -117,7 +117,8 @@ def parse_rows(text: str, overrides: Mapping[str, str] | None = None) -> list[Ro
 
 def _typed(cells: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {"row_id": ""}
-    faults, doubts = [], []
+    faults: list[str] = []
+    doubts: list[str] = []
     for name in COLUMNS:
         text = str(cells.get(name) or "").strip()
         if text in BLANK:
