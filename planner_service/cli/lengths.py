@@ -72,8 +72,8 @@ def render_lengths(out: Console, errors: Console, document: dict[str, Any]) -> N
     ]
     for line in lines:
         out.print(line, highlight=False, soft_wrap=True)
-    out.print("\n[bold]for a problem[/] (all of it with --json)")
-    out.print_json(data={"sequence_lengths": _shortened(document["sequence_lengths"])})
+    out.print("\n[bold]for a problem[/] (all of it with --json; a problem file may say sequence_lengths: {file: PATH} instead)")
+    out.print_json(data={"sequence_lengths": _shortened(document["sequence_lengths"])}, indent=None)
 
 
 def _shortened(form: dict[str, Any]) -> dict[str, Any]:

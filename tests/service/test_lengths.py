@@ -73,6 +73,8 @@ def test_the_command_reads_well(planner: Any, tmp_path: Path) -> None:
         assert words in out
     assert "4 characters a token" in err
     assert "letters" not in out + err
+    assert len(out.splitlines()) < 12
+    assert "sequence_lengths: {file: PATH}" in out
 
 
 def test_refusals_end_with_64(planner: Any, tmp_path: Path) -> None:
