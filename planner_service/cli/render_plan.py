@@ -12,6 +12,8 @@ from planner_service.cli.figures import gib, glyphs, legend, percent, seconds, s
 from planner_service.cli.stage_rows import devices_text, stage_rows
 
 BAR_WIDTH = 40
+#: Shares of the step below this are rounding, not time.
+LEAST_SHARE = 1e-9
 MAX_BARS = 12
 Document = dict[str, Any]
 
@@ -97,6 +99,7 @@ def render_time(out: Console, prediction: Document) -> None:
     parts += [(f"{axis} exposed", item["exposed"]) for axis, item in breakdown["communication"].items() if item["exposed"] > 0]
     parts += [(name, breakdown[name]) for name in ("bubble", "imbalance", "optimizer") if breakdown[name] > 0]
     total_s = sum(value for _, value in parts)
+    parts = [(name, value) for name, value in parts if value > LEAST_SHARE * total_s]
     blocks = glyphs(out)
     out.print("\n[bold]Where the time goes[/]  the rank that ends last")
     out.print(

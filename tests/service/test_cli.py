@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -13,12 +14,14 @@ import time
 
 import orjson
 import pytest
+from rich.console import Console
 
 from planner_service.cli import commands, context, demo, exporting
 from planner_service.cli.backends import LocalBackend
 from planner_service.cli.exits import UnreadableInput
 from planner_service.cli.inputs import load_document
 from planner_service.cli.plan_file import check_plan_file
+from planner_service.cli.render_plan import render_time
 from tests.service.fake_solver import NAME, plan
 from tests.service.servers import SERVE
 
@@ -321,7 +324,6 @@ def test_demo(planner, problem_file, monkeypatch):
 
 def test_the_curl_of_the_demo_works(problem_file, live_server, capsys):
     """As printed, pasted into a shell, it gives the finished search."""
-    from rich.console import Console
 
     document = load_document(str(problem_file(name='it\'s "quoted" $HOME')))
     demo.print_curl(Console(file=sys.stdout), live_server, document, keep=True)
@@ -339,3 +341,13 @@ def test_a_place_that_cannot_be_written_is_noticed_before_the_search(tmp_path):
     with pytest.raises(UnreadableInput):
         check_plan_file(tmp_path)
     check_plan_file(tmp_path / "plan.json")
+
+
+def test_rounding_is_not_shown_as_time() -> None:
+    """A bubble of 6e-14 s in a step of 42 s is what adding up floats leaves."""
+    breakdown = {"compute": 42.0, "communication": {}, "bubble": 6e-14, "imbalance": 0.0, "optimizer": 0.3}
+    out = Console(file=io.StringIO(), width=120)
+    render_time(out, {"time_breakdown_s": breakdown})
+    text = out.file.getvalue()
+    assert "optimizer" in text
+    assert "bubble" not in text
