@@ -61,13 +61,19 @@ USES = (
     FrameworkUse("InternEvo", "internevo", kernels={"norm": "eager", "glu": "eager"}, half_gradients=True, zero_levels=(1,)),
     FrameworkUse("torchtitan", "torchtitan", releases=(("_202412_", "torchtitan-2024"),), zero_levels=(3,), interleaves=True),
     FrameworkUse("PyTorch FSDP", "fms-fsdp", half_gradients=True, zero_levels=(3,)),
+    FrameworkUse("Accelerate", "accelerate", zero_levels=(0, 2, 3)),
 )
+FULLY_SHARDED = "PyTorch FSDP"
+"""the entry of frameworks that are not listed and shard with FSDP"""
 
 
 def framework_use(row: Row) -> FrameworkUse | None:
-    """The entry of a row's framework; None when it is not known."""
+    """The entry whose word begins a row's framework, else is in it, else the one of FSDP; None when it is not known."""
     text = (row.framework or "").lower()
-    return next((use for use in USES if text.startswith(use.word.lower())), None)
+    begins = [use for use in USES if text.startswith(use.word.lower())]
+    holds = [use for use in USES if use.word.lower() in text]
+    sharded = [use for use in USES if use.word == FULLY_SHARDED and "fsdp" in f"{text} {row.sharding or ''}".lower()]
+    return next(iter(begins + holds + sharded), None)
 
 
 def profile_name(row: Row, use: FrameworkUse | None, machine: Machine, notes: list[str]) -> str:
@@ -89,7 +95,8 @@ def profile_name(row: Row, use: FrameworkUse | None, machine: Machine, notes: li
 
 def _of_its_time(profile: str, row: Row) -> str:
     """Megatron-LM on later devices is Megatron-Core; experts on Megatron-Core use the dispatcher of its recipes."""
-    if profile == "megatron-lm-2021" and any(word in (row.gpu or "") for word in LATER_DEVICES):
+    later = any(word in (row.gpu or "") for word in LATER_DEVICES) or "core" in (row.framework or "").lower()
+    if profile == "megatron-lm-2021" and later:
         profile = FALLBACK_PROFILE
     return EXPERT_PROFILE if profile == FALLBACK_PROFILE and row.n_experts else profile
 

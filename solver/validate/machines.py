@@ -1,7 +1,8 @@
 """What a row's gpu and interconnect columns say about the machine: catalogue devices, and the tiers outside a node.
 
 A known machine (`catalog/clusters/*.toml`, by the texts that name its interconnect) gives nominal facts with a source; else rates
-written in the text ("8x400 Gb/s per node", "InfiniBand 8x50 GB/s", "400 Gb/s per GPU"); else the device's usual node, and a note.
+written in the text ("8x400 Gb/s per node", "InfiniBand 8x50 GB/s", "3.2 Tbps/node", "400 Gb/s per GPU"); else the device's usual
+node, and a note.
 """
 
 from __future__ import annotations
@@ -10,15 +11,20 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from solver.catalog import CatalogCluster, CatalogDevice, UnknownName, clusters, find_device
+from solver.catalog import CatalogCluster, CatalogDevice, UnknownName, clusters, devices, find_device
 from solver.validate.refusal import Refused
 from solver.validate.rows import Row
 
-AMBIGUOUS = {"a100": "A100-SXM4-80", "v100": "V100-SXM2-32"}
-"""published spellings that leave the memory size open, and the device taken for them"""
-COUNTED = re.compile(r"^\s*(?:(\d+)\s*x\s+)?(.+?)\s*$")
-PER_NODE = re.compile(r"(?:(\d+)\s*x\s*)?(?:[A-Z]+)?(\d+(?:\.\d+)?)\s*(Gb/s|GB/s)[^;,]*?per\s+(node|GPU|device)", re.IGNORECASE)
-COUNT_OF_PORTS = re.compile(r"(\d+)\s*x\s*(?:[A-Za-z]+)?(\d+(?:\.\d+)?)\s*(Gb/s|GB/s)")
+AMBIGUOUS = {frozenset({"a100"}): "A100-SXM4-80", frozenset({"a100", "sxm"}): "A100-SXM4-80", frozenset({"v100"}): "V100-SXM2-32"}
+"""published spellings (as words) that leave the memory size open, and the device taken for them"""
+NOT_A_KIND = frozenset({"nvidia", "amd", "instinct", "tesla", "intel", "google", "aws", "gpu", "gpus", "oam", "tensor", "core"})
+"""words beside the name of a device that tell no two devices apart"""
+COUNTED = re.compile(r"^\s*(?:(\d+)\s*x\s*)?(.+?)\s*$")
+UNIT = r"([GT](?:[Bb](?:/s|ps)|bit/s|(?![A-Za-z])))"
+PER_NODE = re.compile(
+    rf"(?:(\d+)\s*x\s*)?(?:[A-Z]+)?(\d+(?:\.\d+)?)\s*{UNIT}[^;,]*?(?i:per\s+|/)(?i:(node|host|server)|GPU|device)"
+)
+COUNT_OF_PORTS = re.compile(rf"(\d+)\s*x\s*(?:[A-Za-z]+\s*)?(\d+(?:\.\d+)?)\s*{UNIT}")
 DEFAULT_LATENCY_S = 1.0e-5
 
 
@@ -70,15 +76,37 @@ def _counts(row: Row, given: list[str | None]) -> list[int]:
 
 
 def catalogue_device(text: str, notes: list[str]) -> CatalogDevice:
-    """The catalogue's device of a published name."""
-    taken = AMBIGUOUS.get(text.lower())
+    """The catalogue's device of a published name: as the catalogue writes it, else by its words in any order."""
     try:
-        device = find_device(taken or text)
+        return find_device(text)
     except UnknownName as error:
-        raise Refused(str(error)) from error
-    if taken is not None:
-        notes.append(f"{text} taken as {device.name}")
-    return device
+        words = _words_of(text)
+        taken = AMBIGUOUS.get(words) or _device_of_words(words) or _only_of_its_kind(words)
+        if taken is None:
+            raise Refused(str(error)) from error
+    notes.append(f"{text} taken as {taken}")
+    return find_device(taken)
+
+
+def _words_of(text: str) -> frozenset[str]:
+    """What a device's name says: "NVIDIA H100 80G HBM3 SXM5" is {h100, 80gb, sxm}."""
+    words = re.split(r"[\s_()/,-]+", text.lower())
+    plain = {re.sub(r"^(\d+)g$", r"\1gb", re.sub(r"^sxm\d$", "sxm", word)) for word in words}
+    return frozenset(word for word in plain if word and word not in NOT_A_KIND and not word.startswith("hbm"))
+
+
+def _only_of_its_kind(words: frozenset[str]) -> str | None:
+    """The only device with these words but for its memory, which some count in other units (B200-192GB)."""
+    kind = {word for word in words if not re.fullmatch(r"\d+gb", word)}
+    found = [name for name, device in devices().items() if any(kind <= _words_of(alias) for alias in (name, *device.aliases))]
+    return found[0] if kind and len(found) == 1 else None
+
+
+def _device_of_words(words: frozenset[str]) -> str | None:
+    """The only device that has these words as its name or an alias."""
+    known = {name: {_words_of(alias) for alias in (name, *device.aliases)} for name, device in devices().items()}
+    found = [name for name, spellings in known.items() if words and words in spellings]
+    return found[0] if len(found) == 1 else None
 
 
 def known_cluster(interconnect: str | None) -> CatalogCluster | None:
@@ -113,12 +141,17 @@ def stated_rate(interconnect: str | None, per_node: int) -> tuple[float, int] | 
     text = interconnect or ""
     match = PER_NODE.search(text)
     if match:
-        count, size, unit, scope = match.groups()
-        total = float(size) * (1e9 if unit == "GB/s" else 1.25e8) * int(count or 1)
+        count, size, unit, node = match.groups()
+        total = _bytes_per_s(size, unit) * int(count or 1)
         ports = int(count) if count else per_node
-        return (total / per_node, ports) if scope.lower() == "node" else (total, per_node)
+        return (total / per_node, ports) if node else (total, per_node)
     ported = COUNT_OF_PORTS.search(text)
     if ported:
         count, size, unit = ported.groups()
-        return float(size) * (1e9 if unit == "GB/s" else 1.25e8) * int(count) / per_node, int(count)
+        return _bytes_per_s(size, unit) * int(count) / per_node, int(count)
     return None
+
+
+def _bytes_per_s(size: str, unit: str) -> float:
+    """Gb/s, Gbps, Gbit/s and a bare G are bits; GB/s and GBps bytes; the same with T."""
+    return float(size) * (1e12 if unit[0] == "T" else 1e9) / (1.0 if unit[1:2] == "B" else 8.0)

@@ -7,6 +7,7 @@ import pytest
 from solver.errors import InvalidProblem
 from solver.evaluate import Evaluator
 from solver.validate import Case, Constants, Harness, Refused, case_of, measured_step, parse_rows
+from solver.validate.machines import catalogue_device, stated_rate
 from tests.solver.validate import sample_rows as samples
 
 KINDS = {
@@ -101,6 +102,62 @@ def test_network_comes_from_the_interconnect_text() -> None:
     assert known.cluster_name == "selene"
     assert known.problem.cluster.groups[0].fabric[-1].bytes_per_s_per_device == 2.5e10
     assert any("network not understood" in note for note in other.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "ports"),
+    [
+        ("EFA 3200 Gbps/node", 5.0e10, 8),
+        ("3.2 Tb/s per server", 5.0e10, 8),
+        ("8x NDR400 Gb/s", 5.0e10, 8),
+        ("4 x 200G InfiniBand", 1.25e10, 4),
+        ("25 GB/s per node", 3.125e9, 8),
+    ],
+)
+def test_units_of_published_networks(text: str, rate: float, ports: int) -> None:
+    assert stated_rate(text, 8) == (rate, ports)
+
+
+@pytest.mark.parametrize("text", ["", "HDR InfiniBand", "100GbE", "NVLink 900 GB/s; 8x H100"])
+def test_networks_without_a_rate_of_a_node_are_not_guessed(text: str) -> None:
+    assert stated_rate(text, 8) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("NVIDIA H100 80G HBM3 SXM5", "H100-SXM5-80"),
+        ("A100-40G", "A100-SXM4-40"),
+        ("A100 SXM", "A100-SXM4-80"),
+        ("AMD MI300X", "MI300X-192"),
+        ("B200-192GB", "B200-SXM-180"),
+    ],
+)
+def test_published_names_of_devices(text: str, device: str) -> None:
+    notes: list[str] = []
+    assert catalogue_device(text, notes).name == device
+    assert notes == [f"{text} taken as {device}"]
+
+
+@pytest.mark.parametrize("text", ["H100-92GB", "GH200", "A100-123GB", "GPU", "H20"])
+def test_names_of_several_devices_are_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        catalogue_device(text, [])
+
+
+@pytest.mark.parametrize(
+    ("framework", "sharding", "profile"),
+    [
+        ("HF Accelerate (FSDP)", "fsdp", "accelerate"),
+        ("Transformers + DeepSpeed", "zero3", "deepspeed"),
+        ("Transformers", "FSDP full shard", "fms-fsdp"),
+        ("Megatron-LM (core r0.7)", "dist-optimizer", "megatron-core"),
+        ("Megatron-LM", "ddp", "megatron-lm-2021"),
+    ],
+)
+def test_published_names_of_frameworks(framework: str, sharding: str, profile: str) -> None:
+    (case,) = cases({"framework": framework, "sharding": sharding, "zero_stage": "3" if "megatron" not in profile else "1"})
+    assert case.profile == profile
 
 
 def test_unlike_devices_are_two_groups() -> None:
