@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 from planner_service.problems import MAX_ERRORS, FieldProblem, Problem, pointer
 
 MAX_NUMBER_DIGITS = 300
+MAX_VALUES = 2_000_000
+"""as many as the solver takes; to look at each one of more would only cost time"""
 DRAIN_BYTES = 2**26
 Path = tuple[str | int, ...]
 
@@ -159,8 +161,13 @@ def _long_number(text: str) -> NoReturn:
 def _findings(root: Any, max_depth: int, check_text: bool) -> Iterator[FieldProblem]:
     """Everything refused, in document order, without recursion; too deep a document is 400."""
     stack: list[tuple[Any, Path]] = [(root, ())]
+    left = MAX_VALUES
     while stack:
         value, path = stack.pop()
+        left -= len(value) if isinstance(value, dict | list) else 0
+        if left < 0:
+            message = f"The document has more than {MAX_VALUES} values."
+            raise Problem(422, "invalid_document", message, [FieldProblem("", "too_large", message)])
         if isinstance(value, dict):
             if len(path) >= max_depth:
                 raise _malformed(f"The document is nested deeper than {max_depth} levels.")

@@ -65,7 +65,7 @@ def start_jobs(engine: Engine, settings: Settings, solver_name: str, versions: s
     """Starts the slots that run searches, for a server or a worker."""
 
     def leases_of(owner: str) -> LeaseStore:
-        return LeaseStore(engine, owner, settings.lease_s, settings.search_max_attempts, versions=versions)
+        return LeaseStore(engine, owner, settings.lease_s, settings.search_max_takeovers, versions=versions)
 
     runner = Runner(leases_of, settings, solver_name)
     housekeeper = Housekeeper(runner, EvictionStore(engine), settings)

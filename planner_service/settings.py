@@ -38,6 +38,7 @@ class Settings(BaseSettings):
     search_max_memory_bytes: int = Field(default=16 * 2**30, ge=2**28)
     search_max_skeletons: int = Field(default=40_000_000, ge=1)
     search_max_attempts: int = Field(default=3, ge=1, le=20)
+    search_max_takeovers: int = Field(default=20, ge=0, le=10_000)
     cancel_grace_s: float = Field(default=0.5, ge=0)
     lease_s: float = Field(default=8.0, gt=0)
     heartbeat_s: float = Field(default=1.0, gt=0)

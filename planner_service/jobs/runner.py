@@ -111,7 +111,7 @@ class Runner:
         """Runs one search if there is one."""
         if not leases.waiting():
             return False
-        leases.bury(self._poisoned().text())
+        leases.bury(self._forsaken().text())
         claim = leases.claim()
         if claim is None:
             return False
@@ -246,3 +246,8 @@ class Runner:
     def _poisoned(self) -> Problem:
         """The error of a search that took its process with it every time."""
         return Problem(500, "poisoned", f"The search ended its process in each of {self._settings.search_max_attempts} attempts.")
+
+    def _forsaken(self) -> Problem:
+        """The error of a search that was lost with its server or worker too often."""
+        times = self._settings.search_max_takeovers + 1
+        return Problem(500, "poisoned", f"The server or worker that ran the search was lost with it {times} times.")

@@ -13,13 +13,17 @@ from planner_service.store.engine import reading
 from planner_service.store.records import Reproduction
 from planner_service.store.tables import attempts, checkpoints, reproductions, searches
 
+LOST = "lost: its owner stopped renewing the lease"
 
-def begin_attempt(connection: Connection, search_id: str, owner: str, moment_us: int) -> None:
-    """Notes a start; one that was still open was lost with its owner."""
-    end_attempt(connection, search_id, "lost: its owner stopped renewing the lease", moment_us)
+
+def begin_attempt(connection: Connection, search_id: str, owner: str, moment_us: int) -> int:
+    """Notes a start and returns its number; one that was still open was lost with its owner."""
+    end_attempt(connection, search_id, LOST, moment_us)
     last = connection.execute(select(func.max(attempts.c.number)).where(attempts.c.search_id == search_id)).scalar()
-    values = {"search_id": search_id, "number": (last or 0) + 1, "owner": owner, "started_at_us": moment_us}
+    number = int(last or 0) + 1
+    values = {"search_id": search_id, "number": number, "owner": owner, "started_at_us": moment_us}
     connection.execute(attempts.insert().values(**values))
+    return number
 
 
 def end_attempt(connection: Connection, search_id: str, ending: str, moment_us: int) -> None:

@@ -10,18 +10,18 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, ScalarSelect, and_, case, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from planner_service.states import TRANSITIONS, Event, State
-from planner_service.store.attempts import begin_attempt, end_attempt, store_reproduction
+from planner_service.store.attempts import LOST, begin_attempt, end_attempt, store_reproduction
 from planner_service.store.clock import Clock, now_us
 from planner_service.store.engine import reading, writing
 from planner_service.store.events import INCUMBENT, PROGRESS, log_event, log_state
 from planner_service.store.plans import insert_plans
 from planner_service.store.records import NO_PROGRESS, Checkpoint, Claim, StoredPlan
-from planner_service.store.tables import checkpoints, searches
+from planner_service.store.tables import attempts, checkpoints, searches
 
 MICROSECONDS = 1_000_000
 MOST_NEIGHBOURS = 3
@@ -40,12 +40,12 @@ class LeaseStore:
     """The job side of the searches table, for one owner whose solver has these `versions`."""
 
     def __init__(
-        self, engine: Engine, owner: str, lease_s: float, max_attempts: int, clock: Clock = now_us, versions: str = ""
+        self, engine: Engine, owner: str, lease_s: float, max_takeovers: int, clock: Clock = now_us, versions: str = ""
     ) -> None:
         self._engine = engine
         self._owner = owner
         self._lease_us = int(lease_s * MICROSECONDS)
-        self._max_attempts = max_attempts
+        self._max_takeovers = max_takeovers
         self._clock = clock
         self._versions = versions
 
@@ -55,11 +55,14 @@ class LeaseStore:
             return connection.execute(select(searches.c.id).where(self._claimable()).limit(1)).first() is not None
 
     def claim(self) -> Claim | None:
-        """The oldest search that is queued or whose owner let the lease expire; it is ours until the lease ends."""
+        """The oldest search that is queued or whose owner let the lease expire; it is ours until the lease ends.
+
+        A take-over uses up no attempt: what ended the owner was hardly the search. How many there may be is bounded apart.
+        """
         moment_us = self._clock()
         oldest = (
             select(searches.c.id)
-            .where(self._claimable(), searches.c.attempts < self._max_attempts)
+            .where(or_(self._queued(), and_(self._expired(), _losses() < self._max_takeovers)))
             .order_by(searches.c.created_at_us, searches.c.id)
             .limit(1)
             .with_for_update(skip_locked=True)
@@ -70,7 +73,7 @@ class LeaseStore:
             .where(searches.c.id == oldest)
             .values(
                 state=TRANSITIONS[Event.CLAIM].target,
-                attempts=searches.c.attempts + 1,
+                attempts=searches.c.attempts + case((self._queued(), 1), else_=0),
                 lease_owner=self._owner,
                 lease_expires_us=moment_us + self._lease_us,
                 last_seq=searches.c.last_seq + 1,
@@ -82,16 +85,12 @@ class LeaseStore:
             return None if row is None else self._claimed(connection, row, moment_us)
 
     def bury(self, error: str) -> int:
-        """Fails the searches whose last allowed attempt was lost with its owner; returns how many."""
-        query = (
-            select(searches.c.id)
-            .where(self._expired(), searches.c.attempts >= self._max_attempts)
-            .with_for_update(skip_locked=True)
-        )
+        """Fails the searches that lost one owner more than may be taken over from; returns how many."""
+        query = select(searches.c.id).where(self._expired(), _losses() >= self._max_takeovers).with_for_update(skip_locked=True)
         with writing(self._engine) as connection:
             lost = [search_id for (search_id,) in connection.execute(query)]
             for search_id in lost:
-                end_attempt(connection, search_id, "lost: its owner stopped renewing the lease", self._clock())
+                end_attempt(connection, search_id, LOST, self._clock())
                 store_reproduction(connection, search_id, self._clock())
                 self._end(connection, self._expired(search_id), search_id, Event.POISON, None, error=error)
         return len(lost)
@@ -189,13 +188,17 @@ class LeaseStore:
 
     def _claimable(self) -> ColumnElement[bool]:
         """Condition: queued, or its lease has expired."""
-        return or_(searches.c.state == TRANSITIONS[Event.CLAIM].source, self._expired())
+        return or_(self._queued(), self._expired())
+
+    def _queued(self) -> ColumnElement[bool]:
+        """Condition: waiting for its next attempt."""
+        return searches.c.state == TRANSITIONS[Event.CLAIM].source
 
     # ---------------------------------------------------------------------------------------------------------------- writing
     def _claimed(self, connection: Connection, row: Row[Any], moment_us: int) -> Claim:
         """Notes the start, and gathers what it can begin with."""
-        begin_attempt(connection, row.id, self._owner, moment_us)
-        log_state(connection, row.id, row.last_seq, State.RUNNING, moment_us, row.attempts)
+        start = begin_attempt(connection, row.id, self._owner, moment_us)
+        log_state(connection, row.id, row.last_seq, State.RUNNING, moment_us, start)
         checkpoint = self._read_checkpoint(connection, row.id)
         progress = row.progress
         private = f"{self._versions}#{row.id}"
@@ -265,3 +268,9 @@ class LeaseStore:
         log_state(connection, search_id, seq, step.target, moment_us)
         connection.execute(delete(checkpoints).where(checkpoints.c.search_id == search_id))
         return True
+
+
+def _losses() -> ScalarSelect[int]:
+    """How many owners a search has lost, the present one not counted."""
+    lost = (attempts.c.search_id == searches.c.id, attempts.c.ending == LOST)
+    return select(func.count()).select_from(attempts).where(*lost).correlate(searches).scalar_subquery()

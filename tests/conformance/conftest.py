@@ -44,5 +44,5 @@ def plans(engine, clock):
 
 @pytest.fixture
 def leases(engine, clock):
-    """Makes an owner with a lease of ten seconds and three attempts."""
-    return lambda owner="a", versions="": LeaseStore(engine, owner, 10.0, 3, clock, versions)
+    """Makes an owner with a lease of ten seconds, for searches that may be taken over twice."""
+    return lambda owner="a", versions="": LeaseStore(engine, owner, 10.0, 2, clock, versions)

@@ -175,7 +175,7 @@ def test_an_expired_lease_is_taken_over(store, leases, clock):
     clock.pass_s(11)
     taken = leases("b").claim()
     assert taken.id == search.id
-    assert taken.attempts == 2
+    assert taken.attempts == 1
     plan = StoredPlan("a" * 64, "{}", "{}")
     assert leases("a").beat(search.id, '{"done":9}') is Beat.LOST
     assert not leases("a").finish(search.id, '{"from":"a"}', True, [plan], None)
@@ -196,7 +196,20 @@ def test_a_lost_finish_leaves_no_plan(engine, store, leases, clock):
     assert PlanStore(engine, clock).get("c" * 64) is None
 
 
-def test_attempts_run_out(store, leases, clock):
+def test_lost_owners_cost_no_attempt(store, leases, clock):
+    """Servers that are killed do not use up the attempts of their searches; a child that dies does."""
+    submit(store)
+    leases("a").claim()
+    clock.pass_s(11)
+    assert leases("b").claim().attempts == 1
+    clock.pass_s(11)
+    taken = leases("c").claim()
+    assert taken.attempts == 1
+    assert leases("c").release(taken.id, refund=False)
+    assert leases("d").claim().attempts == 2
+
+
+def test_takeovers_run_out(store, leases, clock):
     """After three lost owners the search is buried with its error, and claimed no more."""
     search = submit(store).search
     for _ in range(3):

@@ -168,7 +168,7 @@ def test_a_poisoned_search_leaves_its_reproduction(engine, store, leases, clock)
     leases("a", versions).claim()
     leases("a", versions).beat(search.id, '{"done":7}', LAYOUT)
     leases("a", versions).release(search.id, refund=False, ending="its process was killed by signal 9 (SIGKILL)")
-    for _ in range(2):
+    for _ in range(3):
         leases("b", versions).claim()
         clock.pass_s(11)
     assert leases("c", versions).bury('{"code":"poisoned"}') == 1
@@ -180,7 +180,7 @@ def test_a_poisoned_search_leaves_its_reproduction(engine, store, leases, clock)
     assert body["versions"] == {"solver": "1"}
     assert body["progress"] == {"done": 7}
     assert body["best_layout"] == {"layout": 1}
-    assert [attempt["number"] for attempt in body["attempts"]] == [1, 2, 3]
+    assert [attempt["number"] for attempt in body["attempts"]] == [1, 2, 3, 4]
     assert "SIGKILL" in body["attempts"][0]["ending"]
     assert all(attempt["ending"].startswith("lost") for attempt in body["attempts"][1:])
     assert all(attempt["ended_at"] >= attempt["started_at"] for attempt in body["attempts"])

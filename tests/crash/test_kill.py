@@ -40,7 +40,7 @@ def test_kill_the_server_at_random(database_url):
     generator = random.Random(11)
     accepted, results = {}, {}
     for round_number in range(KILLS):
-        url, process = start_server(database_url, lease_s=LEASE_S, heartbeat_s=0.3, search_max_attempts=20, concurrent_searches=2)
+        url, process = start_server(database_url, lease_s=LEASE_S, heartbeat_s=0.3, concurrent_searches=2)
         end_s = time.monotonic() + generator.uniform(0.1, 1.5)
         while time.monotonic() < end_s:
             name = f"{round_number}-{generator.randrange(4)}"
@@ -51,7 +51,7 @@ def test_kill_the_server_at_random(database_url):
             look(url, accepted, results)
             time.sleep(0.05)
         kill(process)
-    with running_server(database_url, lease_s=LEASE_S, search_max_attempts=20) as (url, _):
+    with running_server(database_url, lease_s=LEASE_S) as (url, _):
         end_s = time.monotonic() + 90
         while len(results) < len(accepted) and time.monotonic() < end_s:
             look(url, accepted, results)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from planner_service.body import parse_json
+from planner_service.body import MAX_VALUES, parse_json
 from planner_service.problems import Problem
+from solver.problem.tree import MAX_NODES
 
 JSON = {"Content-Type": "application/json"}
 POSTS = ("/v1/searches", "/v1/evaluations", "/v1/imports/hf-config")
@@ -72,6 +73,15 @@ def test_documents_without_one_clear_meaning(client, path, body, status, code, p
     """422 with the pointer of what is wrong."""
     errors = check_problem(client.post(path, content=body, headers=JSON), status)["errors"]
     assert (errors[0]["pointer"], errors[0]["code"]) == (pointer, code)
+
+
+def test_more_values_than_the_solver_takes():
+    """Counted by list and not looked at one by one, which takes ten times as long."""
+    with pytest.raises(Problem) as refused:
+        parse_json(b'{"a": [' + b"1," * MAX_VALUES + b"1]}")
+    assert refused.value.status == 422
+    assert [(error.pointer, error.code) for error in refused.value.errors] == [("", "too_large")]
+    assert MAX_VALUES == MAX_NODES
 
 
 @pytest.mark.parametrize("path", POSTS)
