@@ -13,6 +13,8 @@ from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import AwareDatetime
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,6 +24,9 @@ from planner_service.api.responses import HEADERS, problem_response
 from planner_service.problems import FieldProblem, Problem
 
 LOG = logging.getLogger("planner.api")
+DATABASE_TROUBLE = (OperationalError, InterfaceError, PoolTimeout)
+"""what both databases raise when they are away, locked, out of space or out of connections"""
+RETRY = {"Retry-After": "5"}
 MOMENT = "2026-01-31T12:00:00Z"
 CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large", 415: "unsupported_media_type"}
 
@@ -39,6 +44,7 @@ class Refusals:
             RequestValidationError: self.validation,
             HTTPException: self.http,
             Exception: self.internal,
+            **dict.fromkeys(DATABASE_TROUBLE, self.unavailable),
         }
 
     async def problem(self, _: Request, problem: Problem) -> Response:
@@ -66,6 +72,12 @@ class Refusals:
         finding = FieldProblem("", "method_not_allowed", "Another method is needed here.", methods)
         detail = f"This address takes {', '.join(methods)}."
         return problem_response(Problem(405, "method_not_allowed", detail, [finding], headers=allow))
+
+    async def unavailable(self, request: Request, error: Exception) -> Response:
+        """The database does not work now; the operator reads why in the log, the client comes again."""
+        LOG.error("%s %s: the database does not work: %s", request.method, request.url.path[:200], str(error).splitlines()[0])
+        detail = "The database cannot do this now; the same request may work again."
+        return problem_response(Problem(503, "unavailable", detail, headers=RETRY))
 
     async def internal(self, request: Request, error: Exception) -> Response:
         """Our own mistakes: logged under the number the client gets, not explained to the client."""

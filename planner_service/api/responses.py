@@ -33,10 +33,10 @@ DESCRIPTIONS = {
     422: "Not valid",
     429: "Too many are waiting",
     500: "The service made an error",
-    503: "Not ready",
+    503: "The database or the search slots do not work",
 }
 BODY_ERRORS = (400, 408, 413, 415)
-ALWAYS = (406, 422, 500)
+ALWAYS = (406, 422, 500, 503)
 NO_CONTENT = (204, 304)
 
 

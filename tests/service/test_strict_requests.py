@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from planner_service.api.strict_route import require_acceptable
 from planner_service.problems import Problem
@@ -131,6 +133,23 @@ def test_our_own_mistakes_have_a_number(client, monkeypatch, caplog):
     assert document["request_id"] in caplog.text
     assert document["request_id"] in document["detail"]
     assert b"secret" not in response.content
+
+
+@pytest.mark.parametrize("kind", [OperationalError, InterfaceError, PoolTimeout])
+def test_a_database_that_does_not_work(client, problem, monkeypatch, caplog, kind):
+    """503 with a time to come again, and no word of the statement."""
+
+    def broken(*_):
+        raise kind("a secret", {}, Exception("disk is full")) if kind is not PoolTimeout else kind("disk is full")
+
+    for name in ("page", "find_answer", "submit"):
+        monkeypatch.setattr(client.app.state.services.searches.__class__, name, broken)
+    for response in (client.get("/v1/searches"), client.post("/v1/searches", json=problem())):
+        check_problem(response, 503, "unavailable")
+        assert response.headers["retry-after"] == "5"
+        assert b"secret" not in response.content
+        assert b"disk" not in response.content
+    assert "disk is full" in caplog.text
 
 
 def test_metrics_count(client, problem):
