@@ -18,6 +18,7 @@ MAX_TEXT = 500
 MAX_ALLOWED = 200
 
 TITLES = {
+    "malformed_request": "The request is not HTTP that this server reads",
     "malformed_json": "The body is not JSON",
     "invalid_document": "The document is not valid",
     "invalid_problem": "The problem is not valid",

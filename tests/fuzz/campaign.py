@@ -101,9 +101,7 @@ def complaint(contract: Contract, request: Request, answer: Answer | None) -> st
         return f"status {answer.status}"
     if request.head:
         return "HEAD with a body" if answer.body else None
-    if answer.status == 400 and answer.media == "text/plain":
-        return None if b"Invalid HTTP request" in answer.body else "a text that is no problem document"
-    if request.operation is None:
+    if request.operation is None or _refused_as_http(answer):
         return _outside(contract, answer)
     content: Any = answer.body
     if answer.media.endswith("json"):
@@ -111,6 +109,11 @@ def complaint(contract: Contract, request: Request, answer: Answer | None) -> st
     elif answer.media:
         content = answer.body.decode()
     return contract.complaint(*request.operation, answer.status, answer.media, content)
+
+
+def _refused_as_http(answer: Answer) -> bool:
+    """Whether the parser refused the request, before its path meant anything."""
+    return answer.status == 400 and b'"code":"malformed_request"' in answer.body
 
 
 def _outside(contract: Contract, answer: Answer) -> str | None:
