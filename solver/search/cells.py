@@ -52,7 +52,9 @@ class Cells:
         return int(self.family.shape[0])
 
     def take(self, index: np.ndarray) -> Cells:
-        """The cells at `index` (integers or a mask)."""
+        """The cells at `index` (integers or a mask; a mask of all is no copy)."""
+        if index.dtype == np.bool_ and index.all():
+            return self
         return Cells(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def replaced(self, **changes: np.ndarray) -> Cells:

@@ -100,7 +100,7 @@ class _Values:
     def add(self, cells: Cells) -> None:
         """Note the values that occur in a block."""
         for name in ("family", "tp", "cp", "stages", "schedule", "vpp", "total_dp", "ep", "etp", "mbs"):
-            self.found.setdefault(name, set()).update(np.unique(getattr(cells, name)).tolist())
+            self.found.setdefault(name, set()).update(np.flatnonzero(np.bincount(getattr(cells, name).ravel())).tolist())
 
     def of(self, name: str) -> tuple[int, ...]:
         """Values seen, rising."""
