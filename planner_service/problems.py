@@ -23,7 +23,7 @@ TITLES = {
     "invalid_document": "The document is not valid",
     "invalid_problem": "The problem is not valid",
     "invalid_layout": "The layout is not valid",
-    "invalid_parameter": "A query parameter is not valid",
+    "invalid_parameter": "A parameter is not valid",
     "body_too_large": "The body is too large",
     "body_timeout": "The body did not arrive in time",
     "unsupported_media_type": "The media type is not supported",

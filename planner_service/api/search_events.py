@@ -15,6 +15,7 @@ import orjson
 from anyio import to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from planner_service.api.desk import Desk, desk_of
 from planner_service.api.finding import find_search, search_answer
@@ -60,23 +61,29 @@ async def follow_search(request: Request, search_id: str) -> Response:
     if desk.metrics.open_streams >= most:
         detail = f"{most} event streams are open already; GET /v1/searches/{search_id} can be polled."
         raise Problem(429, "too_many_streams", detail, headers={"Retry-After": "5"})
-    return StreamingResponse(_counted(desk, search_id, after), headers=headers, media_type=MEDIA_TYPE)
+    return _CountedStream(desk, _blocks(desk, search_id, after), headers)
 
 
-async def _counted(desk: Desk, search_id: str, after: int) -> AsyncIterator[bytes]:
-    """The stream, counted while it is open."""
-    desk.metrics.open_streams += 1
-    try:
-        yield b"retry: 1000\n\n"
-        async for block in _blocks(desk, search_id, after):
-            yield block
-    finally:
-        desk.metrics.open_streams -= 1
+class _CountedStream(StreamingResponse):
+    """Counted from its making, not from its first byte: of many that are asked for at once none is let in beyond the bound."""
+
+    def __init__(self, desk: Desk, blocks: AsyncIterator[bytes], headers: dict[str, str]) -> None:
+        super().__init__(blocks, headers=headers, media_type=MEDIA_TYPE)
+        self._metrics = desk.metrics
+        self._metrics.open_streams += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends until the end, or until the client goes."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._metrics.open_streams -= 1
 
 
 async def _blocks(desk: Desk, search_id: str, after: int) -> AsyncIterator[bytes]:
     """Events after `after`, until the last one."""
     events = desk.services.events
+    yield b"retry: 1000\n\n"
     while True:
         batch = await to_thread.run_sync(events.after, search_id, after, BATCH)
         for event in batch:
