@@ -130,7 +130,7 @@ def test_unknown_field_names_the_nearest() -> None:
         ({"tp": [1]}, "/tp", "wrong_type"),
         ({"zero": 4}, "/zero", "out_of_range"),
         ({"recompute": "some"}, "/recompute/kind", "unknown_name"),
-        ({"recompute": {"kind": "selective", "modules": ["mlp"]}}, "/recompute/modules/0", "not_supported"),
+        ({"recompute": {"kind": "selective", "modules": ["moe_router"]}}, "/recompute/modules/0", "not_supported"),
         ({"schedule": "zero_bubble_v", "vpp": 3, "pp": 2}, "/schedule", "conflict"),
         ({"schedule": "dualpipe", "vpp": 1, "pp": 2}, "/schedule", "conflict"),
         ({"schedule": "zigzag"}, "/schedule/kind", "unknown_name"),
