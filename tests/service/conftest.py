@@ -25,7 +25,7 @@ def settings(tmp_path):
         search_max_time_s=20.0,
         search_kill_grace_s=0.5,
         search_max_memory_bytes=2**31,
-        evaluation_max_time_s=8.0,
+        evaluation_max_time_s=2.0,
         heartbeat_s=0.2,
         lease_s=2.0,
     )
